@@ -61,7 +61,7 @@ class Fit(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """The end of a descent, and all that was heard on the way."""
+    """The end of a descent, and all gradients on the way."""
 
     w: Floats  # (d, runs) the model
     total: Floats  # (d, runs) sum of the models after every gradient
@@ -71,12 +71,12 @@ class Descent(NamedTuple):
 
     @property
     def fit(self) -> Fit:
-        """What is learnt if nothing more is opened."""
+        """The model if no further sum is opened."""
         return Fit(self.total / max(len(self.points), 1), self.w)
 
 
 def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: float) -> Program[Descent]:
-    """Second moments, then so many gradients.
+    """Open second moments, then take a step for each of `steps` gradients.
 
     Args:
         loss: with bounded curvature.
@@ -129,7 +129,7 @@ def _dot(v: Floats, w: Floats) -> Floats:
 
 
 class Curvature(NamedTuple):
-    """M^, as far as its noisy sum tells, in its eigenbasis."""
+    """The estimate M^ of the second moments, in its eigenbasis."""
 
     values: Floats  # (p, runs) eigenvalues, or what bounds them where only the diagonal is known
     basis: Floats | None  # (p, p, runs) eigenvectors, as columns; None for a diagonal
@@ -137,7 +137,7 @@ class Curvature(NamedTuple):
 
     @classmethod
     def of(cls, opened: Opened, p: int) -> "Curvature":
-        """From the opened sum of `Moments` or `DiagonalMoments`."""
+        """The curvature from the opened sum of `Moments` or `DiagonalMoments`, for p features."""
         M, std = opened.mean, float(opened.mean_std.item())
         basis: Floats | None = None
         if p <= WIDEST_MATRIX:
@@ -173,7 +173,7 @@ class Curvature(NamedTuple):
         return parts if self.basis is None else np.einsum("jir,jor->ior", self.basis, parts, optimize=True)
 
     def matrix(self, run: int) -> Floats:
-        """M^ of one run; where only its diagonal was asked for, what bounds it."""
+        """M^ of one run, (p, p); a bound on it if only its diagonal was asked for."""
         values = self.values[:, run]
         if self.basis is None:
             return np.diag(values)

@@ -21,8 +21,9 @@ from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.losses import Loss, Reals
 from sottovoce.problem.sites import Sites
 from sottovoce.sums.program import Ask, AtPoint, Known, Opened, Program, Question
+from sottovoce.tally.bins import Bins
 from sottovoce.tally.evaluation import COUNTED_ALIKE, Tallied, ask, counting
-from sottovoce.tally.questions import FURTHEST, PLACING, Numbers, Placed
+from sottovoce.tally.questions import FURTHEST, PLACING, Numbers
 from sottovoce.tally.questions import Question as Scoring
 from sottovoce.tally.release import FIRST
 
@@ -43,28 +44,28 @@ HELD_OUT = (
 
 @lru_cache(maxsize=64)
 def room(loss: Loss) -> tuple[int, int]:
-    """How many numbers the two sums hold, whatever the scores."""
+    """The lengths of the two sums, which do not depend on scores."""
     return replace(ask(loss, 1, (0.0, 0.0), width=WIDTH), bins=MOST_BINS).room
 
 
 def about(notes: Sequence[str]) -> tuple[str, ...]:
-    """Those notes of a run's statement that are about its evaluation."""
+    """The notes of a run's statement that concern its evaluation."""
     held = HELD_OUT.partition("{")[0]
     return tuple(note for note in notes if note in (FLATTERED, COUNTED_ALIKE) or note.startswith(held))
 
 
 def moved_by(loss: Loss) -> tuple[float, float]:
-    """What replacing one row moves the two sums by."""
+    """L2 sensitivities of the two sums to one row replaced."""
     return PLACING, counting(loss)
 
 
 def dealt(share: float) -> tuple[float, float]:
-    """The parts of the budget, mu^2, that the two sums take of the evaluation's share."""
+    """The parts of the budget, mu^2, of the two sums, from the evaluation's share."""
     return share * FIRST, share * (1 - FIRST)
 
 
 def judge(loss: Loss, known: Known, w: Floats, so_far: Any) -> Program["Evaluation"]:
-    """Two sums about the model w, (d, runs). They are the last two lines of the schedule."""
+    """Open two sums about the model w, (d, runs): the last two lines of the schedule."""
     first, second = known.noise[-2:]
     moved = moved_by(loss)
     noise = first * moved[0], second * moved[1]
@@ -95,7 +96,7 @@ class Places(AtPoint):
         return np.stack([site.summed(self.scorer(run, rows).places) for run in range(self.w.shape[1])], axis=1)
 
     def scorer(self, run: int, rows: int) -> "Scorer":
-        """What is asked about the model of one run, where the first sum is over so many rows."""
+        """The counts that are asked for about the model of one run, if the first sum is over so many rows."""
         changed = min(self.changed, rows)
         noise = self.noise[0] * changed, self.noise[1] * changed
         weights = self.w[:, run].astype(np.float64)
@@ -125,7 +126,7 @@ class Counts(Question):
 
     @property
     def point(self) -> Floats:
-        # The first sum is not in it: all sites read the same bits of that.
+        # Without the first sum, of which all sites read the same bits.
         return self.places.point
 
     def at(self, point: Floats) -> "Counts":
@@ -148,13 +149,13 @@ class Counts(Question):
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Two sums about a model, from which everyone reads how good it is."""
+    """The two opened sums about a model, from which everyone reads how good it is."""
 
     question: Counts
     counted: Opened
 
     def tallied(self, unit: float) -> tuple[Tallied, ...]:
-        """How good the model of each run is. `unit`: what 1 is in the unit of a label that is a number."""
+        """The evaluation of each run's model. `unit`: what 1 is in the unit of a label that is a number."""
         q, std = self.question, float(self.counted.std.item())
         return tuple(
             q.places.scorer(run, q.placed_rows).tallied(
@@ -167,7 +168,7 @@ class Evaluation:
 @final
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """What is counted of the scores of one model.
+    """The counts of one model's scores, and how the sums of all sites are read.
 
     Args:
         loss: of the model.
@@ -185,22 +186,22 @@ class Scorer:
 
     @property
     def question(self) -> Scoring:
-        """As it is asked of rows whose labels lie between -1 and 1, if they are numbers."""
+        """The question to rows. Labels that are numbers lie between -1 and 1."""
         reach = float(self.data_norm * np.linalg.norm(self.weights))
         reach = reach if isfinite(reach) else FURTHEST
         return ask(self.loss, self.rows, self.noise, reach=reach, width=WIDTH, most_bins=MOST_BINS)
 
     def places(self, sites: Sites) -> Floats:
         """What the rows here add to the first sum. Without noise: it must not leave a site."""
-        return self._filled(0, self.question.places(self._outputs(sites), sites.labels))
+        return self._pad(0, self.question.places(self._predictions(sites), sites.labels))
 
     def counts(self, noisy: Floats, sites: Sites) -> Floats:
-        """What they add to the second one, where the first was this. Without noise."""
+        """What the rows here add to the second sum, with `noisy` the first. Without noise: it must not leave a site."""
         question = self.question
-        return self._filled(1, question.counts(self._placed(question, noisy), self._outputs(sites), sites.labels))
+        return self._pad(1, question.counts(self._bins(question, noisy), self._predictions(sites), sites.labels))
 
     def tallied(self, placed: Floats, counted: Floats, std: float, rows: int, unit: float) -> Tallied:
-        """What everyone reads from the two sums.
+        """The answer that everyone reads from the two sums.
 
         Args:
             placed: the first sum, with noise.
@@ -210,20 +211,21 @@ class Scorer:
             unit: what 1 is in the unit of a label that is a number.
         """
         question = self.question
-        cells = self._placed(question, placed)
+        cells = self._bins(question, placed)
         last = replace(question, rows=rows)
         if isinstance(last, Numbers):
             last = replace(last, width=last.width * unit)
         cells = cells._replace(likely=cells.likely * (rows / self.rows))
         return Tallied(last, last.answer(cells, counted[: question.numbers(cells)], std))
 
-    def _placed(self, question: Scoring, noisy: Floats) -> Placed:
+    def _bins(self, question: Scoring, noisy: Floats) -> Bins:
         return question.bins_of(noisy[: len(question.borders) + 1])
 
-    def _outputs(self, sites: Sites) -> Floats:
+    def _predictions(self, sites: Sites) -> Floats:
         z = sites.factors.shifted(sites.rows.pooled().predict(self.weights[None]).astype(np.float64, copy=False))
         # Of counts, z is the logarithm of what is predicted.
         return self.loss.predict(z).astype(np.float64) if isinstance(self.loss.labels, Reals) else z
 
-    def _filled(self, k: int, numbers: Floats) -> Floats:
+    def _pad(self, k: int, numbers: Floats) -> Floats:
+        """The numbers, with zeros behind them up to the public length of sum k."""
         return np.concatenate((numbers, np.zeros(room(self.loss)[k] - len(numbers))))

@@ -71,7 +71,7 @@ class Evidence:
         hessian_point: where the Hessian was taken. None: it is the same everywhere, as for squares.
         moments: the mean of a a^T, with noise; needed beside a point.
         largest: a public bound on every number of a row. Where none is known for single ones, that on its norm.
-        exponential: whether the logarithm of phi'' is z itself, as of counts.
+        exponential: True if the logarithm of phi'' is z itself, as for counts.
         together: how many rows may be one person's, and so alike: their gradients add up, at worst, to as many times
             the variance of single rows.
     """
@@ -118,24 +118,27 @@ class _Step(NamedTuple):
 def infer(evidence: Evidence, contrasts: Floats) -> Estimates:
     """Estimates of the combinations C theta, for the rows of C: (combinations, p)."""
     hessian, gradient = evidence.hessian[None], evidence.gradient[None]
-    size = _usual_size(evidence, _newton(evidence, hessian, gradient, 0.0))
+    first = _newton(evidence, hessian, gradient, 0.0)
+    # The size of the model along a direction that noise hides: a multiple of its root mean square along the others.
+    along, seen = (evidence.point - first.d[0]) @ first.vectors[0], 1 - first.doubt[0]
+    size = SUPPOSED * math.sqrt(float(np.sum(seen * along**2)) / max(float(seen.sum()), 1.0))
     step = _newton(evidence, hessian, gradient, size)
     variances, hidden = (part[0] for part in _variances(evidence, step, contrasts, size))
-    errors, unsure = np.sqrt(variances + hidden), _unsure(evidence, step, contrasts)
+    errors, unsure = np.sqrt(variances + hidden), _noise_of_information(evidence, step, contrasts)
     known = (hidden <= HIDDEN * (variances + hidden)) & (unsure <= 1 / INFORMATION)
     if known.any() and evidence.hessian_noise > 0:
         errors = errors * _stretch(evidence, step, contrasts, size)
     beyond = np.maximum((contrasts @ step.d[0]) ** 2 - errors**2, 0.0)  # of the step, what is not noise in it
     errors = errors / (1 - np.minimum(unsure, 1 / INFORMATION))
     drawn = evidence.sampled * ((contrasts @ step.vectors[0]) ** 2 / step.values[0]).sum(axis=1) / evidence.rows
-    bent = _bent(evidence, step, contrasts, np.sqrt(np.maximum(errors**2 - drawn, 0.0)))
+    bent = _change_of_information(evidence, step, contrasts, np.sqrt(np.maximum(errors**2 - drawn, 0.0)))
     errors = np.sqrt((errors * np.exp(np.minimum(bent, BENT))) ** 2 + bent**2 * beyond)
     return Estimates(contrasts @ (evidence.point - step.d[0]), errors, known & (bent <= BENT))
 
 
-def _bent(e: Evidence, step: _Step, contrasts: Floats, noise: Floats) -> Floats:
-    """How much the logarithm of the information of each combination may have changed between where the Hessian was
-    taken and the optimum, which is off the estimate by noise of this standard deviation: (combinations,).
+def _change_of_information(e: Evidence, step: _Step, contrasts: Floats, noise: Floats) -> Floats:
+    """Largest change of the logarithm of the information of each combination, (combinations,), between the point of the
+    Hessian and the optimum. The optimum is off the estimate by noise of this standard deviation.
 
     The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may
     cancel: not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'',
@@ -153,31 +156,21 @@ def _bent(e: Evidence, step: _Step, contrasts: Floats, noise: Floats) -> Floats:
     return bent
 
 
-def _floor(e: Evidence, values: Floats) -> Floats:
-    """Eigenvalues below are taken for noise: (draws, 1)."""
-    edge = e.hessian_noise * math.sqrt(2 * len(e.point))
-    largest = np.maximum(np.abs(values).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    floor: Floats = np.maximum(FLOOR * edge, EXACT * largest)
-    return floor
-
-
-def _usual_size(e: Evidence, step: _Step) -> float:
-    """What the model may be along a direction that noise hides: some times its root mean square along the others."""
-    along, seen = (e.point - step.d[0]) @ step.vectors[0], 1 - step.doubt[0]
-    return SUPPOSED * math.sqrt(float(np.sum(seen * along**2)) / max(float(seen.sum()), 1.0))
-
-
-def _unsure(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
-    """The standard deviation of the noise in each combination's information, over it."""
+def _noise_of_information(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
+    """Standard deviation of the noise in each combination's information, over that information: (combinations,)."""
     turned = contrasts @ step.vectors[0]
     spread, reach = (turned**2 / step.values[0]).sum(axis=1), ((turned / step.values[0]) ** 2).sum(axis=1)
     return np.where(spread > 0, e.hessian_noise * reach / np.maximum(spread, np.finfo(np.float64).tiny), np.inf)
 
 
 def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _Step:
-    """The step of every draw: (draws, p, p) and (draws, p)."""
+    """The step of every draw, from Hessians (draws, p, p) and gradients (draws, p). `size` is that of the model along a
+    direction that noise hides.
+    """
     raw, vectors = np.linalg.eigh(hessians)
-    floor = _floor(e, raw)
+    # Smaller eigenvalues are taken for noise.
+    largest = np.maximum(np.abs(raw).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    floor = np.maximum(FLOOR * (e.hessian_noise * math.sqrt(2 * len(e.point))), EXACT * largest)
     values, doubt = np.maximum(raw, floor), np.clip(1 - raw / floor, 0.0, 1.0)
     turned = np.einsum("bji,bj->bi", vectors, gradients) / values
     variances = (e.sampled * np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
@@ -189,7 +182,9 @@ def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _S
 
 
 def _variances(e: Evidence, step: _Step, contrasts: Floats, size: float) -> tuple[Floats, Floats]:
-    """Of C theta for every draw: of what was seen, and of what noise hides. (draws, combinations)"""
+    """Variances of C theta for every draw, (draws, combinations): along directions that were seen, and along those that
+    noise hides.
+    """
     turned = contrasts @ step.vectors
     over = turned / step.values[:, None, :]
     along = np.einsum("bci,bi->bc", over**2, step.squares)
@@ -200,7 +195,7 @@ def _variances(e: Evidence, step: _Step, contrasts: Floats, size: float) -> tupl
 
 
 def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats:
-    """By how much each standard error is off: the LEVEL quantile of what the bootstrap finds, over the normal one."""
+    """Factor on each standard error: the LEVEL quantile of errors in the bootstrap, over the normal quantile."""
     p, noise = len(e.point), e.hessian_noise
     draws, rng = int(np.clip(WORK / p**3, FEWEST_DRAWS, DRAWS)), np.random.default_rng(SEED)
     # The truth of the bootstrap: eigenvalues as seen, or half the floor where they may be anything; d of either sign.

@@ -1,4 +1,4 @@
-"""Who opens sums where all rows are at hand: a curator, who adds one draw of noise to the exact sum.
+"""Opening sums where all rows are at hand: a curator adds one draw of noise to the exact sum.
 
 The noise of a sum is drawn as a whole, which has the same law as the sum of all sites' shares. Over MPI, the exact sum
 goes through all processes (`Oracle.others`), and the draw is the first process's (`Noise.shared`). Real sites open sums
@@ -30,7 +30,7 @@ class Opener(ABC):
 
     @abstractmethod
     def open(self, k: int, question: Question) -> Opened:
-        """Sum number k, from 1 on, of which this is the question."""
+        """The opened sum number k, from 1 on, that this question asks for."""
 
 
 @final
@@ -56,9 +56,7 @@ class Curator(Opener):
         # One share for every site that is held here, in this process or another.
         held = math.sqrt(self.site.network.sites.n / self.shares.honest)
         std: Floats = held * (sigma * question.sensitivity(self.site, rows))
-        return Opened(question, exact + std * self._normals(k, len(exact)), std, rows)
-
-    def _normals(self, k: int, size: int) -> Floats:
-        """So many standard normals of sum k: (size, runs)."""
-        parts = [self.noise.shared(k, r)[0] for r in range(-(-size // self.site.d))]
-        return np.concatenate(parts)[:size].astype(np.float64, copy=False)
+        # Noise comes as models of d numbers: as many as the sum takes.
+        parts = [self.noise.shared(k, r)[0] for r in range(-(-len(exact) // self.site.d))]
+        z = np.concatenate(parts)[: len(exact)].astype(np.float64, copy=False)
+        return Opened(question, exact + std * z, std, rows)

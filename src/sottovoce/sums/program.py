@@ -48,13 +48,13 @@ class Question(ABC):
         """The most that one row adds to one number, in size."""
 
     def over(self, counts: Sequence[int]) -> int:
-        """How many rows the sum is over, at sites with so many rows each."""
+        """Number of rows that the sum is over, at sites with so many rows each."""
         return sum(counts)
 
     @property
     def point(self) -> Floats:
-        """The numbers that follow from earlier sums by floating point: (numbers, runs). All sites must hold the same
-        bits of them.
+        """The numbers that follow from earlier sums by floating point: (numbers, runs). All sites must take the same
+        bits.
         """
         return np.zeros((0, 1))
 
@@ -133,7 +133,7 @@ class Known(NamedTuple):
 class Session(Generic[T]):
     """A program in progress.
 
-    `ask` is its next question, None at the end; `answer` is what it has found so far.
+    `ask` is its next question, None at the end. `answer` is what it has found so far.
     """
 
     def __init__(self, program: Program[T]) -> None:
@@ -142,7 +142,7 @@ class Session(Generic[T]):
         self.answer: Any = self.ask.so_far
 
     def tell(self, opened: Opened) -> None:
-        """Go on with the sum that was asked for."""
+        """Send the program the sum that it asked for, and take its next question."""
         try:
             self.ask = self._program.send(opened)
             self.answer = self.ask.so_far
@@ -167,7 +167,7 @@ class _Some(Question):
 
     @abstractmethod
     def chosen(self, site: Oracle) -> Oracle:
-        """Those of the rows that are asked."""
+        """The rows that are asked, as an oracle."""
 
     def of(self, site: Oracle, rows: int) -> Floats:
         return self.inner.of(self.chosen(site), rows)

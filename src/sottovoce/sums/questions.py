@@ -90,7 +90,7 @@ class Gradient(AtPoint):
 
 
 def _curvature(site: Oracle) -> float:
-    """L: how much of a a^T the Hessian of one record is at most."""
+    """L, with which the Hessian of one record is at most L a a^T."""
     bound = site.loss.smoothness_bound
     assert bound is not None  # losses without are refused when an analysis is made
     return bound

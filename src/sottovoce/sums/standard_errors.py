@@ -9,7 +9,6 @@ makes the model. Of counts, H(w) goes with two numbers more, of how much counts 
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def standard_errors(loss: Loss, known: Known, found: Descent, *, penalty: float)
 
     # One Newton step on all late gradients: those are free, and the last gradient is best taken near the optimum.
     late = slice((len(found.points) + 4) // 2 - 2, None)
-    y, g = (_mean(many[late]) for many in (found.points, found.gradients))
+    y, g = (sum(some, start=np.zeros_like(w)) / len(some) for some in (found.points[late], found.gradients[late]))
     better = w - _step(H, edge, g + np.einsum("rij,rj->ri", H, (w - y).T).T, 0.0)
     models = len(found.points)
     last = yield Ask(Gradient(better), Fit(found.total / models, better))
@@ -55,11 +54,6 @@ def standard_errors(loss: Loss, known: Known, found: Descent, *, penalty: float)
     return Fit((found.total + model) / (models + 1), model, evidence)
 
 
-def _mean(many: Sequence[Floats]) -> Floats:
-    mean: Floats = sum(many, start=np.zeros_like(many[0])) / len(many)
-    return mean
-
-
 def _step(H: Floats, edge: float, gradient: Floats, penalty: float) -> Floats:
     """A Newton step with the Hessians (runs, p, p), filled up by the size of their noise where that hides them."""
     values, vectors = np.linalg.eigh(H)
@@ -71,8 +65,8 @@ def _step(H: Floats, edge: float, gradient: Floats, penalty: float) -> Floats:
 
 
 def _dispersion(loss: Loss, known: Known, hessian: Opened, variation: Floats) -> float:
-    """Of counts: the mean of (count - mean)^2 over that of means, which for Poisson counts is 1 / Y in the unit that
-    they are learnt in; each a standard deviation of its noise on the safe side.
+    """The dispersion of counts: the mean of (count - mean)^2 over the mean of means. For Poisson counts it is 1 / Y in
+    the unit that they are learnt in. Each mean is taken a standard deviation of its noise to the safe side.
     """
     curvature = loss.smoothness_bound
     assert curvature is not None

@@ -1,11 +1,13 @@
 """Private evaluation: how good a fixed model is, from two noisy sums over all rows.
 
 questions   what a site counts, what one row moves, and what everyone reads from the sums
+bins        narrow cells of scores, and bins of about equally many rows
 release     the noise, its price and the statement; the sums where all rows are held in one place
 curves      ROC, AUC, average precision
-intervals   95 % intervals that know the rows' own chance and the noise
+intervals   95 % intervals for the randomness of the rows and that of the noise
 """
 
+from sottovoce.tally.bins import bins_for
 from sottovoce.tally.evaluation import PrivateEvaluation, evaluate_privately, question_for
 from sottovoce.tally.intervals import Interval
 from sottovoce.tally.questions import (
@@ -17,7 +19,6 @@ from sottovoce.tally.questions import (
     Question,
     SeveralClasses,
     TwoClasses,
-    bins_for,
 )
 from sottovoce.tally.release import Terms, evaluate
 

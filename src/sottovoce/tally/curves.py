@@ -39,10 +39,10 @@ def auc(cells: Cells, mixed: Floats, unresolved: Floats) -> Interval:
     found = ratio(float(negative @ kernel @ positive), float(negative.sum() * positive.sum()), (tt, tb, bb))
     likely = cells.likely[::2], cells.likely[1::2]
     pairs = float(likely[0].sum() * likely[1].sum())
-    return _wider(found, *[float(unresolved @ (likely[0] * likely[1])) / (2 * max(pairs, 1e-9))] * 2)
+    return _widen(found, *[float(unresolved @ (likely[0] * likely[1])) / (2 * max(pairs, 1e-9))] * 2)
 
 
-def _wider(found: Interval, below: float, above: float) -> Interval:
+def _widen(found: Interval, below: float, above: float) -> Interval:
     """The interval widened by `below` and `above`, within [0, 1]; without an estimate if it is all of [0, 1]."""
     low, high = max(found.low - below, 0.0), min(found.high + above, 1.0)
     return Interval(None if (low, high) == (0.0, 1.0) else found.value, low, high)
@@ -93,13 +93,13 @@ def average_precision(cells: Cells, mixed: Floats, unresolved: Floats) -> Interv
     low, high = np.quantile(others, (0.025, 0.975))
     reach = Z * float(others.std())
     interval = Interval(found, max(min(float(low), found - reach), 0.0), min(max(float(high), found + reach), 1.0))
-    worst, best = _ordered(cells.likely, unresolved)
-    return _wider(interval, worst, best)
+    worst, best = _reach_of_order(cells.likely, unresolved)
+    return _widen(interval, worst, best)
 
 
-def _ordered(counts: Floats, unresolved: Floats) -> tuple[float, float]:
-    """How much less, and more, average precision may be, if the pairs that nobody knows the order of are all lost, or
-    all won: against bins whose rows are called together.
+def _reach_of_order(counts: Floats, unresolved: Floats) -> tuple[float, float]:
+    """How much less, and more, average precision may be than for bins whose rows are called together: if all pairs of
+    unknown order are lost, or all are won.
     """
     others, right = counts[::2], counts[1::2]
     above = [np.cumsum(part[::-1])[::-1] - part for part in (others, right)]

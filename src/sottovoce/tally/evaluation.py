@@ -13,17 +13,15 @@ from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.losses import Logistic, Loss, Reals, WeightedLogistic
 from sottovoce.settings import check_keys, plain, read, typed, written
 from sottovoce.settings.disk import check_new, writable, write_whole
+from sottovoce.tally.bins import FEWEST, MOST, bins_for
 from sottovoce.tally.questions import (
-    FEWEST,
     FURTHEST,
-    MOST,
     PLACING,
     Answer,
     Numbers,
     Question,
     SeveralClasses,
     TwoClasses,
-    bins_for,
 )
 from sottovoce.tally.release import Terms, evaluate
 
@@ -129,7 +127,7 @@ def question_for(
     loss: Loss, rows: int, terms: Terms, *, reach: float = FURTHEST, centre: float = 0.0,
     threshold: float | None = None, width: float | None = None,
 ) -> Question:  # fmt: skip
-    """The question about a model of this loss, at the price of `terms`; the rest as for `ask`."""
+    """The question about a model of this loss, with the noise of `terms`. The other arguments are those of `ask`."""
     noise = terms.std(1, PLACING), terms.std(2, counting(loss))
     return ask(loss, rows, noise, reach=reach, centre=centre, threshold=threshold, width=width)
 
@@ -154,12 +152,16 @@ def ask(
     """
     expect(rows >= 1, "rows to evaluate on, at least one: give a file with rows that have labels", rows=rows)
     several, bins = loss.outputs > 1, min(bins_for(rows, noise[1]), most_bins)
-    if isinstance(loss.labels, Reals):
-        _expect_no(threshold, "a number")
+    regression = isinstance(loss.labels, Reals)
+    if threshold is not None and (regression or several):
+        raise InputError(
+            f"Expected a threshold for two classes only, got threshold={threshold:g} for "
+            f"{'a number' if regression else 'more than two classes'}. Leave it out."
+        )
+    if regression:
         expect(width is not None, "the width of the label's bounds in regression", width=width)
         return Numbers(rows, bins, float(width or 0.0), noise[0])
     if several:
-        _expect_no(threshold, "more than two classes")
         return SeveralClasses(rows, bins, loss.outputs)
     odds = isinstance(loss, Logistic | WeightedLogistic)
     tilt = loss.tilt if isinstance(loss, WeightedLogistic) else 0.0
@@ -173,19 +175,12 @@ def ask(
     )  # fmt: skip
 
 
-def _expect_no(threshold: float | None, what: str) -> None:
-    if threshold is not None:
-        raise InputError(
-            f"Expected a threshold for two classes only, got threshold={threshold:g} for {what}. Leave it out."
-        )
-
-
 def evaluate_privately(
     loss: Loss, z: Floats, labels: Floats, terms: Terms, *, classes: tuple[str, ...] | None = None,
     reach: float = FURTHEST, centre: float = 0.0, threshold: float | None = None, width: float | None = None,
     charge: Callable[[PrivacyStatement], None] | None = None, learnt: int | None = None,
 ) -> PrivateEvaluation:  # fmt: skip
-    """Say how good a model's outputs are, at the price of `terms`; noise comes from the operating system, never a seed.
+    """Evaluate a model's outputs at the price of `terms`. Noise comes from the operating system, never from a seed.
 
     Args:
         loss: of the model.
@@ -211,17 +206,11 @@ def evaluate_privately(
     shown = threshold
     if isinstance(question, TwoClasses) and threshold is None:
         shown = question.shown(question.threshold)
-    privacy = terms.statement().noting(*_flattered(learnt, question.rows))
+    privacy, rows = terms.statement(), question.rows
+    # Numbers of rows are all that is compared. A few rows may be left over when they are dealt out to sites.
+    if learnt is not None and abs(learnt - rows) <= rows // 100:
+        privacy = privacy.noting(
+            f"The model was learnt from {learnt} rows, about as many as the {rows} that it was evaluated on: if they "
+            "are the same, these figures flatter it."
+        )
     return Tallied(question, answer).kept(classes, privacy, threshold=shown)
-
-
-def _flattered(learnt: int | None, rows: int) -> tuple[str, ...]:
-    """A remark where the model was learnt from about as many rows: some may be left over when rows are dealt out. Their
-    number is all that is compared.
-    """
-    if learnt is None or abs(learnt - rows) > rows // 100:
-        return ()
-    return (
-        f"The model was learnt from {learnt} rows, about as many as the {rows} that it was evaluated on: if they are "
-        "the same, these figures flatter it.",
-    )

@@ -1,4 +1,4 @@
-"""95 % intervals from noisy counts, which know the rows' own chance and the noise that hides them.
+"""95 % intervals from noisy counts, for the randomness of the rows and that of the noise.
 
 All of this is post-processing: it sees noisy counts and public numbers, and no row. Rows are taken for N independent
 draws from a population; what is estimated belongs to the population, not to these rows.
@@ -27,7 +27,7 @@ _DRAWS = 600  # of a parametric bootstrap
 @final
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its 95 % interval. No estimate where the noise leaves nothing to say."""
+    """An estimate and its 95 % interval. The estimate is None if the noise hides it."""
 
     value: float | None
     low: float
@@ -51,7 +51,7 @@ def nearest_counts(noisy: Floats, total: float) -> Floats:
 
 @final
 class Cells:
-    """Noisy counts of cells of which every row is in just one.
+    """Noisy counts of cells, with every row in exactly one of them.
 
     Args:
         noisy: (D,), as released.

@@ -20,54 +20,35 @@ docs/proofs/evaluation.md.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import asinh, ceil, floor, inf, isfinite, log, log2, sqrt
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 from scipy import special
 
-from sottovoce.arrays import Floats, Ints
+from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.tally import curves
+from sottovoce.tally.bins import Bins, cells_of, edges_at, histogram, order_within, scores_in
 from sottovoce.tally.intervals import Cells, Interval, Z, mean, nearest_counts
 
 CERTAIN = 4.0  # times the noise: of some dozens of borders one gets there by chance less than once in a thousand times
 FURTHEST = 12.0  # log-odds that hardly any model goes beyond: as a probability, 6e-6
 SPREAD = 40.0  # times as far out, narrow cells are about as many times as wide
-HEAVY = 5.0  # times the noise of a narrow cell, from which on its rows are surely many
 SHARPEST = 12  # errors of less than 2^-12 of the label's width are placed together
 NARROW = 16  # cells of exchange 1 for each bin of exchange 2
 IN_RARE = 4  # bins, at least, that rows of a rare class should fill if they had the highest scores
 IN_LAST = 4  # narrower bins, at least, in place of the one at that end
 ABOVE_NOISE = 16  # times the noise of a count are the rows of a bin, before it is cut into narrower ones
 GROUPS = 10  # of a calibration curve
-FEWEST, MOST = 4, 256  # bins
 _NARROWER = 10  # bins, at most, that are cut off for a rare class: of one row in a thousand, with the fewest bins
 _FINE = 2.0**30  # steps of an error over its bound
 PLACING = sqrt(2.0)  # what replacing one row moves exchange 1 by: one row leaves a cell, and one enters another
 
 
-def bins_for(rows: int, std: float) -> int:
-    """Number of bins: fewer than rows would fill, and so many that the noise does not outweigh what they resolve.
-
-    Args:
-        rows: N, over all sites.
-        std: of the noise in one count.
-    """
-    wanted = min(2.0 * rows**0.25, 0.9 * (rows / max(std, 1e-9)) ** 0.4)
-    return int(min(max(round(wanted), FEWEST), MOST))
-
-
-class Placed(NamedTuple):
-    """Result of exchange 1: the inner edges of the bins, and the likely counts of the narrow cells."""
-
-    edges: Floats
-    likely: Floats
-
-
 @final
 @dataclass(frozen=True)
 class Curve:
-    """One point of a ROC curve: rows of at least this score are called positive."""
+    """One point of a ROC curve, for which rows of at least this score are called positive."""
 
     threshold: float
     false_positive_rate: Interval
@@ -77,8 +58,8 @@ class Curve:
 @final
 @dataclass(frozen=True)
 class Calibrated:
-    """Rows whose predicted probability lies between two numbers: what was predicted on average, as far as exchange 1
-    tells, and what share was so.
+    """Calibration of the rows whose predicted probability lies between two numbers: the mean prediction, estimated from
+    exchange 1, and the share of positive rows.
     """
 
     low: float
@@ -99,7 +80,7 @@ class ByClass:
 @final
 @dataclass(frozen=True)
 class Answer:
-    """All that the two sums show. Intervals hold for one figure or one point, not for all of them at once."""
+    """All figures from the two sums. Intervals hold for one figure or one point, not for all of them at once."""
 
     figures: dict[str, Interval]
     confusion: tuple[tuple[Interval, ...], ...] = ()  # [true][decided], in rows
@@ -114,7 +95,7 @@ class Question(ABC):
 
     Args:
         rows: N, over all sites.
-        bins: how many there should be, see `bins_for`.
+        bins: how many there should be, see `bins.bins_for`.
     """
 
     rows: int
@@ -135,10 +116,10 @@ class Question(ABC):
 
     def places(self, z: Floats, labels: Floats) -> Floats:
         """Exchange 1: rows in each narrow cell, (cells,). Computed without noise: it must not leave a site."""
-        return _counted(_cell(self.borders, self.scores(z, labels)), len(self.borders) + 1)
+        return histogram(cells_of(self.borders, self.scores(z, labels)), len(self.borders) + 1)
 
     @abstractmethod
-    def bins_of(self, noisy: Floats) -> Placed:
+    def bins_of(self, noisy: Floats) -> Bins:
         """Edges of the bins, and likely counts, from the noisy sum of exchange 1."""
 
     @property
@@ -147,7 +128,7 @@ class Question(ABC):
         """How far replacing one row moves exchange 2, in l2 norm."""
 
     @abstractmethod
-    def numbers(self, placed: Placed) -> int:
+    def numbers(self, placed: Bins) -> int:
         """Number of numbers in exchange 2."""
 
     @property
@@ -156,90 +137,47 @@ class Question(ABC):
         """Largest number of numbers in exchanges 1 and 2, wherever the scores lie: known before anything is paid."""
 
     @abstractmethod
-    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
+    def counts(self, placed: Bins, z: Floats, labels: Floats) -> Floats:
         """Exchange 2: (numbers,). Computed without noise: it must not leave a site."""
 
     @abstractmethod
-    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
+    def answer(self, placed: Bins, noisy: Floats, std: float) -> Answer:
         """Figures from the noisy sum of exchange 2, whose numbers have noise of standard deviation `std`."""
 
 
-def _cell(borders: Floats, scores: Floats) -> Ints:
-    """The number of the cell of each score; a score on a border belongs above it, no number below all."""
-    cells: Ints = np.searchsorted(borders, np.where(np.isnan(scores), -inf, scores), side="right").astype(np.int64)
-    return cells
-
-
-def _counted(cells: Ints, size: int) -> Floats:
-    return np.bincount(cells, minlength=size).astype(np.float64)
-
-
-def _even(bins: int) -> Floats:
-    """Share of the rows below each edge, for bins of equally many rows."""
-    return np.arange(1, bins) / bins
-
-
-def _edges(borders: Floats, likely: Floats, below: Floats) -> Floats:
-    """The borders with about these shares of the rows below them."""
-    share = np.cumsum(likely)[:-1] / likely.sum()
-    return np.unique(borders[np.abs(share[None, :] - below[:, None]).argmin(axis=1)])
-
-
-def _inside(borders: Floats) -> Floats:
-    """A score in each narrow cell: the middle, or the border of the cells at the ends."""
-    return np.concatenate((borders[:1], (borders[1:] + borders[:-1]) / 2, borders[-1:]))
-
-
-def _mixed(borders: Floats, placed: Placed) -> Floats:
-    """Of every bin, how far its rows have different scores: twice the chance that two of them are in different narrow
-    cells, at most 1; 0 where all have one score.
-    """
-    bins = np.concatenate(([0], _cell(placed.edges, borders)))
-    rows, pairs = (np.bincount(bins, weights=placed.likely**power) for power in (1, 2))
-    same = np.divide(pairs, rows**2, out=np.ones_like(rows), where=rows > 0)
-    mixed: Floats = np.minimum(2 * (1 - same), 1.0)
-    return mixed
-
-
-def _unresolved(borders: Floats, placed: Placed, noise: float) -> Floats:
-    """Of every bin, what share of its pairs of rows may be of one score or in any order, since they are in one narrow
-    cell: none where no cell of it surely has many rows.
-    """
-    bins = np.concatenate(([0], _cell(placed.edges, borders)))
-    largest = np.zeros(len(placed.edges) + 1)
-    np.maximum.at(largest, bins, placed.likely)
-    share: Floats = np.where(largest > HEAVY * noise, 1 - _mixed(borders, placed), 0.0)
-    return share
-
-
-def _predicted(odds: Floats, likely: Floats, low: float, high: float) -> float:
-    """The mean probability of rows with log-odds between two numbers, by the narrow cells there."""
-    weights = np.where((odds >= low) & (odds < high), likely + 1e-9, 0.0)
-    ends = special.expit([max(low, -FURTHEST), min(high, FURTHEST)])
-    return float(weights @ special.expit(odds) / weights.sum()) if weights.any() else float(ends.mean())
-
-
 def _calibration(
-    question: Question, placed: Placed, cells: Cells, hits: Floats, low: float, tilt: float = 0.0
+    question: Question, placed: Bins, cells: Cells, hits: Floats, low: float, tilt: float = 0.0
 ) -> tuple[Calibrated, ...]:
-    """Neighbouring bins put together to about ten groups of equal size. `hits` are the weights of what was right, and
-    scores are `tilt` larger than log-odds.
+    """A calibration curve of about ten groups of equal size, each of neighbouring bins.
+
+    Args:
+        question: whose scores are log-odds plus `tilt`.
+        placed: the bins.
+        cells: counts of exchange 2.
+        hits: weight of each count, 1 where the prediction was right.
+        low: least probability that is predicted.
+        tilt: see `question`.
     """
     k = len(placed.edges) + 1
     sizes = cells.likely.reshape(k, -1).sum(axis=1)
     group = np.minimum((np.cumsum(sizes) - sizes / 2) / question.rows * GROUPS, GROUPS - 1).astype(np.int64)
     ends, points = np.concatenate(([-inf], placed.edges, [inf])) - tilt, []
-    odds = _inside(question.borders) - tilt
+    odds = scores_in(question.borders) - tilt
     for one in np.unique(group):
         own = np.flatnonzero(group == one)
         whole = np.zeros((k, cells.size // k))
         whole[own] = 1.0
         first, last = float(ends[own[0]]), float(ends[own[-1] + 1])
+        # The mean prediction, by the narrow cells with log-odds between these two.
+        weights = np.where((odds >= first) & (odds < last), placed.likely + 1e-9, 0.0)
+        predicted = float(special.expit([max(first, -FURTHEST), min(last, FURTHEST)]).mean())
+        if weights.any():
+            predicted = float(weights @ special.expit(odds) / weights.sum())
         points.append(
             Calibrated(
                 low=max(float(special.expit(first)), low),
                 high=float(special.expit(last)),
-                predicted=max(_predicted(odds, placed.likely, first, last), low),
+                predicted=max(predicted, low),
                 observed=cells.share(whole.ravel() * hits, whole.ravel()),
             )
         )
@@ -257,7 +195,7 @@ class TwoClasses(Question):
     Args:
         threshold: from which z on a row is called positive; it is an edge of the bins.
         reach: how far z is from `centre`, at most, as far as is known.
-        odds: whether z - tilt is the log-odds of the positive class.
+        odds: True if z - tilt is the log-odds of the positive class.
         noise: in each count of exchange 2.
         centre: of the scores, as far as is known: what the model says where all features are 0.
         tilt: by how much z is larger than the log-odds, where classes were weighted.
@@ -280,8 +218,8 @@ class TwoClasses(Question):
 
     @property
     def borders(self) -> Floats:
-        """Narrow around the centre and wider further out, since nobody knows how far scores spread; with the
-        threshold.
+        """Borders that are close around the centre and wider apart further out, since the spread of scores is unknown;
+        the threshold is one of them.
         """
         unit = min(self.reach, FURTHEST) / SPREAD
         even = np.linspace(-1, 1, NARROW * self.bins + 1)[1:-1] * asinh(self.reach / unit)
@@ -291,26 +229,26 @@ class TwoClasses(Question):
         """The output z of each row, (rows,)."""
         return z[:, 0]
 
-    def bins_of(self, noisy: Floats) -> Placed:
+    def bins_of(self, noisy: Floats) -> Bins:
         """Bins of about equally many rows, narrower at the end of the class that is rare by the model's own scores;
         the threshold is an edge.
         """
         likely = nearest_counts(noisy, self.rows)
-        chance = special.expit(_inside(self.borders) - self.tilt) if self.odds else _inside(self.borders) >= 0
+        chance = special.expit(scores_in(self.borders) - self.tilt) if self.odds else scores_in(self.borders) >= 0
         share = float(likely @ chance) / self.rows
         wanted = max(IN_RARE / (max(min(share, 1 - share), 1e-3) * self.bins), IN_LAST)
         bearable = self.rows / (self.bins * ABOVE_NOISE * max(self.noise, 1.0))
         times = min(ceil(log2(max(wanted, 1.0))), floor(log2(max(bearable, 1.0))))
         ends = 0.5 ** np.arange(1, times + 1) / self.bins
-        below = np.concatenate((_even(self.bins), 1 - ends if share <= 0.5 else ends))
-        return Placed(np.union1d(_edges(self.borders, likely, below), [self.threshold]), likely)
+        below = np.concatenate((np.arange(1, self.bins) / self.bins, 1 - ends if share <= 0.5 else ends))
+        return Bins(np.union1d(edges_at(self.borders, likely, below), [self.threshold]), likely)
 
     @property
     def sensitivity(self) -> float:
         """sqrt 2: one row leaves a cell, and one enters another."""
         return sqrt(2.0)
 
-    def numbers(self, placed: Placed) -> int:
+    def numbers(self, placed: Bins) -> int:
         """Two counts for each bin."""
         return 2 * (len(placed.edges) + 1)
 
@@ -319,14 +257,14 @@ class TwoClasses(Question):
         """Largest numbers of counts: the threshold may be one more border, and one more edge."""
         return NARROW * self.bins + 1, 2 * (self.bins + _NARROWER + 1)
 
-    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
+    def counts(self, placed: Bins, z: Floats, labels: Floats) -> Floats:
         """Rows by bin and label: of each bin first those of the first class."""
-        return _counted(2 * _cell(placed.edges, z[:, 0]) + (labels > 0), self.numbers(placed))
+        return histogram(2 * cells_of(placed.edges, z[:, 0]) + (labels > 0), self.numbers(placed))
 
-    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
-        """Accuracy and its kin at the threshold, AUC, average precision, ROC and calibration."""
-        cells, mixed = Cells(noisy, std, self.rows), _mixed(self.borders, placed)
-        unresolved = _unresolved(self.borders, placed, self.placing)
+    def answer(self, placed: Bins, noisy: Floats, std: float) -> Answer:
+        """Accuracy, recall, precision and specificity at the threshold, AUC, average precision, ROC and calibration."""
+        cells = Cells(noisy, std, self.rows)
+        mixed, unresolved = order_within(self.borders, placed, self.placing)
         positive = np.tile([0.0, 1.0], len(noisy) // 2)
         bins, at = np.arange(len(noisy)) // 2, int(np.searchsorted(placed.edges, self.threshold)) + 1
         called = (bins >= at).astype(np.float64)
@@ -361,7 +299,7 @@ class TwoClasses(Question):
         )
 
     def shown(self, z: float) -> float:
-        """A score as a probability, if z is log-odds; else the score."""
+        """The score z as a probability, if it is log-odds; else as it is."""
         return float(special.expit(z - self.tilt)) if self.odds else float(z)
 
 
@@ -392,17 +330,18 @@ class SeveralClasses(Question):
             odds: Floats = -np.log(others)  # where one class is certain: inf, which is counted as the highest
         return odds
 
-    def bins_of(self, noisy: Floats) -> Placed:
+    def bins_of(self, noisy: Floats) -> Bins:
         """Bins of about equally many rows, no more than twice as many as a calibration curve shows."""
         likely = nearest_counts(noisy, self.rows)
-        return Placed(_edges(self.borders, likely, _even(min(self.bins, 2 * GROUPS))), likely)
+        bins = min(self.bins, 2 * GROUPS)
+        return Bins(edges_at(self.borders, likely, np.arange(1, bins) / bins), likely)
 
     @property
     def sensitivity(self) -> float:
         """2: of two histograms, each moves by sqrt 2."""
         return 2.0
 
-    def numbers(self, placed: Placed) -> int:
+    def numbers(self, placed: Bins) -> int:
         """The counts of the matrix, and two for each bin."""
         return self.classes**2 + 2 * (len(placed.edges) + 1)
 
@@ -411,16 +350,16 @@ class SeveralClasses(Question):
         """Largest numbers of counts: fewer if edges coincide."""
         return NARROW * self.bins, self.classes**2 + 2 * min(self.bins, 2 * GROUPS)
 
-    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
+    def counts(self, placed: Bins, z: Floats, labels: Floats) -> Floats:
         """Rows by true and decided class, then by bin and whether that was right."""
         decided, true = np.argmax(z, axis=1), np.clip(labels, 0, self.classes - 1).astype(np.int64)
-        matrix = _counted(self.classes * true + decided, self.classes**2)
-        by_bin = _counted(
-            2 * _cell(placed.edges, self.scores(z, labels)) + (decided == true), 2 * (len(placed.edges) + 1)
+        matrix = histogram(self.classes * true + decided, self.classes**2)
+        by_bin = histogram(
+            2 * cells_of(placed.edges, self.scores(z, labels)) + (decided == true), 2 * (len(placed.edges) + 1)
         )
         return np.concatenate((matrix, by_bin))
 
-    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
+    def answer(self, placed: Bins, noisy: Floats, std: float) -> Answer:
         """Accuracy, recall and precision of every class, the matrix, and calibration of the decided class."""
         k = self.classes
         matrix, by_bin = Cells(noisy[: k * k], std, self.rows), Cells(noisy[k * k :], std, self.rows)
@@ -473,23 +412,23 @@ class Numbers(Question):
         with np.errstate(all="ignore"):
             return np.log2(np.abs(z[:, 0] - labels) / self.width)
 
-    def bins_of(self, noisy: Floats) -> Placed:
-        """One edge: the bound to which errors are clipped, above which exchange 1 shows none that may not be noise. A
-        larger one would blur the mean for the sake of errors that nobody can tell from noise.
+    def bins_of(self, noisy: Floats) -> Bins:
+        """One edge: the bound to which errors are clipped. Above it exchange 1 shows no errors that are surely more
+        than noise, and a larger bound would add noise to the mean.
         """
         beyond = np.cumsum(noisy[::-1])[::-1][1:]  # errors beyond each border, and the noise in that
         noise = self.noise * np.sqrt(np.arange(len(self.borders), 0, -1))
         seen = np.flatnonzero(beyond > CERTAIN * noise)
         at = int(seen[-1]) + 1 if len(seen) else 0
         likely = nearest_counts(noisy, self.rows)
-        return Placed(self.borders[[min(at, len(self.borders) - 1)]], likely)
+        return Bins(self.borders[[min(at, len(self.borders) - 1)]], likely)
 
     @property
     def sensitivity(self) -> float:
         """u and u^2 both lie within [0, 1]. A millionth more pays for sums that a double cannot hold exactly."""
         return sqrt(2.0) * (1 + 1e-6)
 
-    def numbers(self, placed: Placed) -> int:  # noqa: ARG002
+    def numbers(self, placed: Bins) -> int:  # noqa: ARG002
         """2: the sums of u and of u^2."""
         return 2
 
@@ -498,18 +437,18 @@ class Numbers(Question):
         """Numbers in the two exchanges, the same wherever the errors lie."""
         return len(self.borders) + 1, 2
 
-    def clip(self, placed: Placed) -> float:
+    def clip(self, placed: Bins) -> float:
         """The bound to which errors are clipped, in the unit of the label."""
         return float(self.width * 2.0 ** placed.edges[0])
 
-    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
-        """Sums of u and u^2, u the error over the bound, at most 1. What is no number counts as none."""
+    def counts(self, placed: Bins, z: Floats, labels: Floats) -> Floats:
+        """Sums of u and u^2, u the error over the bound, at most 1. An error that is not a number counts as 0."""
         with np.errstate(all="ignore"):
             u = np.minimum(np.nan_to_num(np.abs(z[:, 0] - labels), nan=0.0, posinf=inf) / self.clip(placed), 1.0)
         # As whole numbers, whose sum does not depend on the order: no rounding may grow with the rows.
         return np.array([np.rint(part * _FINE).astype(np.int64).sum() / _FINE for part in (u, u * u)])
 
-    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
+    def answer(self, placed: Bins, noisy: Floats, std: float) -> Answer:
         """Mean absolute error and root mean square, of errors clipped to the bound, in the unit of the label."""
         bound = self.clip(placed)
         ends = np.minimum(2.0 ** np.append(self.borders, 0.0) * self.width / bound, 1.0)  # of the narrow cells, above

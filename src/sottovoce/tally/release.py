@@ -1,4 +1,4 @@
-"""Two noisy sums over all sites, their price, and what is promised for them.
+"""Two noisy sums over all sites: their noise, its price, and the privacy statement.
 
 With Delta what replacing one row moves a sum by (`questions`), sites add discrete Gaussian noise to exact counts, over
 a grid so fine that the law is that of the continuous one: sums that at least u of n sites are in, of which c collude,
@@ -50,7 +50,8 @@ class Terms:
             at least one if there is another.
         least_sites: u, how many sites a sum must hold. None: all.
         unit: what is protected: a row, or a person with all the rows that they may have.
-        counted: whether somebody has counted that no person has more rows. Else the statement says that nobody has.
+        counted: True if rows were counted, and no person has more than `unit` says. Else the statement says that this
+            was not checked.
     """
 
     epsilon: float
@@ -97,7 +98,7 @@ class Terms:
         mu, step = mu_for(self.epsilon, delta), 2.0**-52
         while True:
             sigmas = 1 / (mu * sqrt(FIRST)), 1 / (mu * sqrt(1 - FIRST))
-            if epsilon(_event(sigmas), delta) <= self.epsilon:
+            if epsilon(Sequence(tuple(map(Gaussian, sigmas))), delta) <= self.epsilon:
                 return sigmas
             mu, step = mu * (1 - step), 2 * step  # rounding may leave the target missed by a hair
 
@@ -121,11 +122,11 @@ class Terms:
 
     @property
     def event(self) -> Event:
-        """What the evaluation does to every row: two Gaussian releases."""
-        return _event(self.sigmas)
+        """Two Gaussian releases, one for each sum."""
+        return Sequence(tuple(map(Gaussian, self.sigmas)))
 
     def statement(self) -> PrivacyStatement:
-        """What is promised for the evaluation alone."""
+        """The guarantee of the evaluation alone."""
         event, left = self.event, partial(shares_left, self.sites, self.colluders, self.members)
         trust = "There is one site, and nothing is masked: whoever holds its rows is trusted with them."
         if self.sites > 1:
@@ -152,15 +153,11 @@ class Terms:
         )
 
 
-def _event(sigmas: tuple[float, float]) -> Event:
-    return Sequence(tuple(map(Gaussian, sigmas)))
-
-
 def evaluate(
     question: Question, terms: Terms, z: Floats, labels: Floats,
     charge: Callable[[PrivacyStatement], None] | None = None, words: WordStream | None = None,
 ) -> Answer:  # fmt: skip
-    """Ask the question of all rows, held here. Exact noise, from the operating system's cryptographic source.
+    """Answer the question from all rows, held here, with exact noise from the operating system's cryptographic source.
 
     Args:
         question: what is asked.
@@ -188,7 +185,7 @@ def evaluate(
 
 
 def opened(exact: Floats, terms: Terms, exchange: int, sensitivity: float, words: WordStream) -> Floats:
-    """The sum of what all sites would say: exact counts and the noise of n shares, drawn as a whole."""
+    """The noisy sum over all sites: exact counts, and the noise of n shares, which is drawn as a whole."""
     grid = terms.grid(exchange, sensitivity, len(exact))
     steps = np.rint(exact / grid.step).astype(np.int64)
     noise = discrete_gaussian(words, int(np.ceil(grid.scale * sqrt(terms.sites))), len(exact))

@@ -22,9 +22,12 @@ _HIDDEN = "not told: the noise hides it"
 
 
 def described(found: PrivateEvaluation, *, with_model: Sequence[str] | None = None) -> list[Part]:
-    """All that an evaluation says, with its cost and its notes.
+    """An evaluation's figures, with its cost and its notes.
 
-    `with_model`: it was made in the run that learnt the model, whose notes are told elsewhere but for these.
+    Args:
+        found: the evaluation.
+        with_model: the notes to show, if the evaluation was made in the run that learnt the model, whose other notes
+            are shown with the model. None: it was made alone.
     """
     privacy = found.privacy
     what, notes = ("It", privacy.notes) if with_model is None else ("Model and evaluation together", with_model)
@@ -39,9 +42,12 @@ def described(found: PrivateEvaluation, *, with_model: Sequence[str] | None = No
     if found.answer.confusion:
         names = found.classes or ()
         rows = [
-            (name, *(NOTHING if one.value is None else _count(one) for one in counts))
+            (name, *(
+                NOTHING if one.value is None else f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})"
+                for one in counts
+            ))
             for name, counts in zip(names, found.answer.confusion, strict=True)
-        ]
+        ]  # fmt: skip
         parts.append(Table(("true \\ decided", *names), rows, frozenset(range(1, len(names) + 1))))
     return [
         *parts,
@@ -73,7 +79,3 @@ def _share(one: Interval) -> tuple[str, str]:
 
 def _number(one: Interval) -> tuple[str, str]:
     return (_HIDDEN, "") if one.value is None else (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}")
-
-
-def _count(one: Interval) -> str:
-    return f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})"
