@@ -994,7 +994,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "nobody is asked before a run is refused for its cost",
         "federation/site/runner.py",
-        "            raise await self._told_before(refused)\n",
+        "            raise await self._refusal(refused)\n",
         "            raise refused\n",
         "tests/federation/test_heads.py::"
         "test_a_ledger_that_is_full_hears_of_another_before_the_run_is_refused[own noise]",

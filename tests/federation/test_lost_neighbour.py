@@ -17,7 +17,7 @@ from helpers.site_runs import FIVE, QUICK, Died, Federation, dying
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim
 from sottovoce.errors import UnsupportedError
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.absent import Silence, _connected
+from sottovoce.federation.site.absent import Silence, are_connected
 from sottovoce.federation.site.events import Dropped, Noticed, Refused, Waiting, Watcher
 from sottovoce.federation.site.letters import About, Notice
 from sottovoce.federation.site.mail import Answer, Mail
@@ -352,9 +352,9 @@ def test_only_algorithms_that_know_how_go_on():
 def test_who_is_left_hangs_together_or_not():
     with Federation(sv.graphs.path(4), SIZES[:4], DUAL["dpadmm"]) as federation:
         a = federation.agreement
-        assert _connected(a, {"berlin"}, "oslo")
-        assert not _connected(a, {"oslo"}, "paris")
-        assert not _connected(a, {"oslo", "paris", "rome"}, "berlin")  # alone
+        assert are_connected(a, {"berlin"}, "oslo")
+        assert not are_connected(a, {"oslo"}, "paris")
+        assert not are_connected(a, {"oslo", "paris", "rome"}, "berlin")  # alone
 
 
 def test_costs_do_not_depend_on_neighbours():

@@ -1,1 +1,1 @@
-"""One site of a federation: what it reserves, computes, writes down, says and hears, round by round."""
+"""One site of a federation: its rounds, its messages, its files, and what it reports."""

@@ -1,11 +1,11 @@
-"""What sites tell their neighbours about the run itself (`letters.About`).
+"""Notices: what sites tell their neighbours about the run itself (`letters.About`).
 
 A site's notices lie in mailboxes of their own, numbered from 1 on. A question is answered in a mailbox of the answering
-site, which is named after the question; nobody but the asker reads it. Every site listens to its neighbours' notices
-from its first moment to its last, so questions are answered also while it computes or waits.
+site, named after the question; only the asker reads it. Every site listens to its neighbours' notices from the start of
+the process to its end, so it answers questions also while it computes or waits.
 
-Only notices of neighbours are read, and they can speak only of their own neighbours. So a bad site can send away those
-who must rely on it anyway, and no one else.
+A site reads only its neighbours' notices, and a notice may name only neighbours of its sender. So a dishonest site can
+remove only its own neighbours from the run.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from sottovoce.federation.site.witness import left_behind
 from sottovoce.federation.transport.transport import PutOutcome
 from sottovoce.federation.transport.wire import BadMessageError, Kind, Refusal, Slot
 
-LISTENING = 30.0  # seconds of one question for the next notice
+LISTENING = 30.0  # seconds that one request for the next notice may take
 MOST_QUESTIONS = 1000  # of one site in a run: one for each time that it is started and says something new
-_AT_ONCE = 32  # notices that are looked for together, when a process catches up
+_AT_ONCE = 32  # mailboxes that are looked into together, when a process catches up
 
 
 class Wait(NamedTuple):
@@ -37,71 +37,71 @@ class Wait(NamedTuple):
 
     round: int
     times: int
-    asks: bool = False  # for answers of others, before its words of the next round
+    asks: bool = False  # it waits for answers of others, before its message of the next round
 
 
 def most_notices(agreement: Agreement) -> int:
-    """How many notices one site may put: one for every site that it may lose, questions, and some to say it waits."""
+    """Largest number of notices of one site: one for each site that it may lose, questions, signs of waiting."""
     return (1 + format_of(agreement).spare) * len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
 
 
 def most_answers(agreement: Agreement) -> int:
-    """How many answers all sites together may put: one for each question of a neighbour."""
+    """Largest number of answers of all sites together: one for each question of a neighbour."""
     return 2 * agreement.graph.edge_count * MOST_QUESTIONS
 
 
 @final
 class Board:
-    """A site's own notices and its neighbours'. As an asynchronous context manager it listens in between.
+    """A site's own notices and its neighbours'. It listens while it is used as an asynchronous context manager.
 
     Args:
-        mail: the site's letters.
-        heard: what was last heard of each neighbour. It is kept up to date, for whoever asks.
-        heads: what others have said of their books, for whoever asks.
+        mail: sends and reads the site's messages.
+        heard: what was last heard of each neighbour, for answers. The caller keeps it up to date.
+        heads: what others have said of their books, for answers.
     """
 
     def __init__(self, mail: Mail, heard: dict[str, Sighting], heads: Heads) -> None:
         a = mail.agreement
         self._mail, self._agreement, self._most = mail, a, most_notices(a)
-        self._own = 1  # the first mailbox that is not known to be taken
+        self._own = 1  # the first mailbox of this site that is not known to be full
         self._read = dict.fromkeys(a.neighbours(mail.site), 0)
         self._ignored, self._heard = set[str](), heard
         self._heads = heads
-        self._questions: dict[str, tuple[int, Notice]] = {}  # the last of each neighbour that is not answered
+        self._questions: dict[str, tuple[int, Notice]] = {}  # the last unanswered one of each neighbour
         self._waits: dict[str, Wait] = {}
-        self._gone: set[str] = set()
-        self._decided_together = a.algorithm.way.one_model  # a vote counts when all who are left have cast it
+        self.gone: set[str] = set()  # sites that some neighbour goes on without
+        self._decided_together = a.algorithm.way.one_model  # a vote counts when all remaining sites have cast it
         self._votes: dict[tuple[int, str], set[str]] = {}  # by round and voter
-        self._told: set[tuple[int, str]] = set()  # of whom this process has said that it is gone, and since when
+        self._told: set[tuple[int, str]] = set()  # votes that this process has sent: the round and the site to drop
         self._news = asyncio.Event()
         self._stop: LeftBehindError | None = None
         self._failed: BaseException | None = None
         self._listeners: list[asyncio.Task[None]] = []
 
     def ignore(self, absent: Iterable[str]) -> None:
-        """What these say does not count any more: the site goes on without them."""
+        """Ignore notices of these sites from now on: this site goes on without them."""
         self._ignored |= set(absent)
 
     # -- speaking -----------------------------------------------------------------------------------------------------
 
     async def tell_gone(self, k: int, site: str) -> None:
-        """Say that a neighbour takes no further part. After a crash it is said again, or found said."""
+        """Say that a neighbour takes no further part, unless an earlier process of this site has said it."""
         self._ignored.add(site)
         await self.tell_vote(k, site)
 
     async def tell_vote(self, k: int, site: str) -> None:
-        """Say that this site would go on without a neighbour. Until that is decided, it is still heard."""
+        """Say that this site would go on without a neighbour. The neighbour is still heard until that is decided."""
         if (k, site) not in self._told:
             self._told.add((k, site))
             await self._put(Notice(About.GONE, k, self._agreement.index(site)), self._most, once=True)
 
     async def tell_waiting(self, k: int) -> None:
-        """Say that this site is alive. The last few mailboxes are left for what matters more."""
+        """Say that this site is alive and waits. The last few mailboxes are kept free for other notices."""
         await self._put(Notice(About.WAITING, k), self._most - len(self._read))
 
     async def ask(self, k: int, data_set: bytes) -> tuple[int, bytes]:
-        """Ask all neighbours what they last heard of this site, also of the books of its data set; the question's
-        number and its nonce.
+        """Ask all neighbours what they last heard of this site and of its books for this data set. Returns the
+        question's number and its nonce.
         """
         nonce = secrets.token_bytes(NONCE_BYTES)
         number = await self._put(
@@ -111,7 +111,7 @@ class Board:
         return number or 0, nonce
 
     async def hear_answer(self, name: str, number: int, nonce: bytes, seconds: float) -> Answer[Heard]:
-        """What a neighbour answers to our question."""
+        """A neighbour's answer to this site's question with that number and nonce."""
 
         def read(slot: Slot, data: bytes) -> Heard:
             heard = read_answer(self._mail.unseal(slot, data))
@@ -122,11 +122,11 @@ class Board:
         return await self._mail.hear(Slot(number, name, Kind.ANSWER, self._mail.site), seconds, read)
 
     async def _put(self, notice: Notice, most: int, *, once: bool = False) -> int | None:
-        """Into the next free mailbox, behind what a process before this one has said; None if there is no room left.
+        """Put a notice into the next free mailbox and return its number; None if no mailbox below `most` is free.
 
-        What needs to be said only `once` is done if it is found said.
+        With `once`, a mailbox that already holds the same notice is as good.
         """
-        # What lies in a mailbox was said by an earlier process of this site: go on behind it.
+        # A full mailbox was filled by an earlier process of this site, so go on to the next one.
         while self._own < most:
             slot = Slot(self._own, self._mail.site, Kind.NOTICE)
             self._own += 1
@@ -137,7 +137,7 @@ class Board:
         return None
 
     async def _answer(self, name: str) -> None:
-        """Tell a neighbour what was last heard of it. Its question's nonce goes back with it."""
+        """Answer a neighbour's last question: what was last heard of it, with the question's nonce."""
         number, asked = self._questions.pop(name)
         heard = self._heard.get(name, Sighting())
         books = self._heads.last(self._agreement.member(name).public_key, asked.data_set)
@@ -148,7 +148,7 @@ class Board:
     # -- listening ----------------------------------------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Read what was said before this process began, and answer what is still to be answered."""
+        """Read the notices that were put before this process began."""
         await asyncio.gather(*(self._read_all(name) for name in self._read))
         self.check()
 
@@ -159,23 +159,18 @@ class Board:
                 raise error
 
     def wait_of(self, name: str) -> Wait:
-        """What a neighbour last said of its waiting."""
+        """The last round in which a neighbour said that it waits."""
         return self._waits.get(name, Wait(0, 0))
 
     def votes_of(self, k: int, name: str) -> frozenset[str]:
-        """Without whom a neighbour would make the sum in round k again."""
+        """The sites without which a neighbour would repeat the sum of round k."""
         return frozenset(self._votes.get((k, name), ()))
 
     async def news(self, seconds: float) -> None:
-        """Wait until a notice comes, for so long at most."""
+        """Wait until a notice comes, at most so many seconds."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), seconds)
         self._news.clear()
-
-    @property
-    def gone(self) -> frozenset[str]:
-        """Sites that some neighbour goes on without."""
-        return frozenset(self._gone)
 
     async def __aenter__(self) -> Self:
         self._listeners = [asyncio.get_running_loop().create_task(self._listen(name)) for name in self._read]
@@ -200,7 +195,7 @@ class Board:
                     self._read[name] += 1
                     self._take(slot, answer.content)
         except SottovoceError as error:
-            # Raised by the next `check`: a task that fails by itself would be heard of by nobody.
+            # Raised by the next `check`: nobody awaits this task.
             self._failed = error
 
     async def _read_all(self, name: str) -> None:
@@ -213,7 +208,7 @@ class Board:
                     return
                 try:
                     self._take(slot, self._open(slot, data))
-                except BadMessageError as error:  # the listener asks for it again, and so knows how it ends
+                except BadMessageError as error:  # the listener asks for it again
                     self._mail.tell(slot, data, error)
                     return
                 self._read[name] += 1
@@ -221,11 +216,13 @@ class Board:
                 return
 
     def _open(self, slot: Slot, data: bytes) -> Notice:
-        """A notice. What its sender has signed and may not say is told, and counts for nothing."""
-        payload = self._mail.unseal(slot, data)
+        """The notice in a mailbox, or `BadMessageError`. One that its sender has signed but may not put is reported to
+        the watcher, and read as `About.NOTHING`.
+        """
+        payload, a = self._mail.unseal(slot, data), self._agreement
         try:
             notice = read_notice(payload)
-            if notice.about is About.GONE and notice.site not in self._numbers_around(slot.site):
+            if notice.about is About.GONE and notice.site not in {a.index(n) for n in a.neighbours(slot.site)}:
                 raise BadMessageError(
                     Refusal.MALFORMED, f"{slot.site} may speak of its own neighbours only, not of site={notice.site}."
                 )
@@ -234,19 +231,15 @@ class Board:
             return Notice(About.NOTHING, 0)
         return notice
 
-    def _numbers_around(self, name: str) -> set[int]:
-        """The numbers of a site's neighbours: all that it may speak of."""
-        return {self._agreement.index(other) for other in self._agreement.neighbours(name)}
-
     def _take(self, slot: Slot, notice: Notice) -> None:
-        """Take a notice in: remember a question, a wait, or that somebody goes on without somebody."""
+        """Take in a notice: a question, a wait, or that its sender goes on without a site."""
         name, watcher = slot.site, self._mail.watcher
         if name in self._ignored:
             return
         self._news.set()
         if notice.about is About.QUESTION:
             self._questions[name] = slot.number, notice
-            # Whoever asks has just begun, and says nothing new before it has answers.
+            # A site that asks has just started, and sends nothing new before it has answers.
             self._waits[name] = Wait(notice.round - 1, self.wait_of(name).times + 1, asks=True)
         elif notice.about is About.WAITING:
             self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
@@ -255,10 +248,10 @@ class Board:
             about = self._agreement.names[notice.site]
             watcher.tell(Noticed(name, f"goes on without {about} since round {notice.round}"))
             if self._agreement.lost_neighbour.policy != "go-on":
-                return  # it may not do that, and whoever heeded it would be sent away by anyone
+                return  # under another policy a site may not do that, so its notice counts for nothing
             if self._decided_together:
                 self._votes.setdefault((notice.round, name), set()).add(about)
             elif about == self._mail.site:
                 self._stop = left_behind(self._mail.site, name, notice.round)
             else:
-                self._gone.add(about)
+                self.gone.add(about)

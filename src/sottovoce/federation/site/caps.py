@@ -1,8 +1,8 @@
-"""Raising the cap of a ledger: an entry that the site signs, so that nobody else can have raised it.
+"""Raising the cap of a ledger: an entry that the site signs, so that nobody else can raise it.
 
-The ledger itself keeps any signature; who may sign is known here. A site runs under a raised cap only if every raise
-was signed with its own key. So a raise by any other key would make the ledger useless, and is refused: whose it is lies
-in a small file beside it, which every run writes.
+The ledger itself takes any signature; who may sign is checked here. A site runs under a raised cap only if every raise
+was signed with its own key. A raise with any other key would make the ledger useless, so it is refused. The key of the
+ledger's site lies in a small file beside the ledger, which every run writes.
 """
 
 from pathlib import Path
@@ -16,12 +16,12 @@ from sottovoce.settings.disk import write_whole
 
 
 def raise_cap(ledger: Ledger, epsilon: float, key: SigningKey) -> Raise:
-    """Let all runs on these rows cost so much from now on. It is on the disk when this returns.
+    """Set a higher cap for all runs on these rows. The entry is on the disk when this returns.
 
     Args:
         ledger: of the rows.
         epsilon: the new cap, at the same delta.
-        key: the signing key of the site that the ledger belongs to. Any other is refused, with nothing written.
+        key: the signing key of the site that the ledger belongs to. With any other, nothing is written.
     """
     check_raises(ledger, key.public)
     place = owner_path(ledger.path)
@@ -41,12 +41,12 @@ def raise_cap(ledger: Ledger, epsilon: float, key: SigningKey) -> Raise:
 
 
 def owner_path(ledger: Path) -> Path:
-    """The public key of the site that a ledger belongs to: beside it, with .key behind its name."""
+    """The file with the public key of the ledger's site: the ledger's path with .key appended."""
     return ledger.with_name(f"{ledger.name}.key")
 
 
 def claim(ledger: Ledger, key: PublicKey) -> None:
-    """Say that the ledger belongs to the site with this key; stop if its cap was raised with another."""
+    """Write down that the ledger belongs to the site with this key; `DamagedError` if another key raised its cap."""
     check_raises(ledger, key)
     place, text = owner_path(ledger.path), f"{key}\n".encode("ascii")
     if not place.exists() or place.read_bytes() != text:
@@ -54,7 +54,7 @@ def claim(ledger: Ledger, key: PublicKey) -> None:
 
 
 def is_signed(raised: Raise) -> bool:
-    """Whether the signature is of the key that is named beside it."""
+    """True if the signature was made with the key that the entry names."""
     try:
         key, signature = PublicKey.from_text(raised.signer), bytes.fromhex(raised.signature)
     except (InputError, ValueError):
@@ -63,7 +63,7 @@ def is_signed(raised: Raise) -> bool:
 
 
 def check_raises(ledger: Ledger, key: PublicKey) -> None:
-    """Stop unless every raise was signed with this key."""
+    """Refuse a ledger unless every raise of its cap was signed with this key."""
     for raised in ledger.raises():
         if raised.signer != str(key) or not is_signed(raised):
             raise DamagedError(

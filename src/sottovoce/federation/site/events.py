@@ -1,10 +1,10 @@
-"""What happens at a site while it runs, told to whoever watches: a terminal, a log, a test.
+"""Events at a running site, and the watchers that they are reported to: a terminal, a log, a test.
 
-Nothing told here is read off a row, but with its noise as others see it too. It is the clock, the public numbers of the
-run, and what was said. Watchers only watch: none of them may change what the site does, and a watcher that fails must
-not stop it.
+An event holds times, public numbers of the run and messages as they were sent. Nothing in it comes from a row, except
+with its noise, as others see it too. Watchers only watch: they cannot change what the site does, and a watcher that
+fails must not stop it.
 
-Every happening is a small class, a `SiteEvent`. Its name and its fields are its line in the log.
+Every kind of event is a small class, a `SiteEvent`. Its name and its fields are its line in the log.
 """
 
 import json
@@ -32,7 +32,7 @@ class LogFields:
     """Values that the log writes by their names."""
 
     def fields(self) -> dict[str, object]:
-        """All of them, those within them too; without those that have their default value."""
+        """All fields by name, nested ones flattened, without those that have their default value."""
         flat: dict[str, object] = {}
         for field in fields_of(self):
             value = getattr(self, field.name)
@@ -44,7 +44,7 @@ class LogFields:
 @final
 @dataclass(frozen=True)
 class Facts(LogFields):
-    """What is known when a run begins or is resumed."""
+    """Public numbers of a run, known when it begins or is resumed."""
 
     run: str
     agreement: str  # its digest
@@ -61,30 +61,30 @@ class Facts(LogFields):
 @final
 @dataclass(frozen=True)
 class Spending(LogFields):
-    """The ledger of the rows, all runs together: epsilon spent, the cap, and what is left, all at delta."""
+    """The ledger of the rows, over all runs: epsilon spent, the cap, and what is left, all at `cap_delta`."""
 
     spent: float
     left: float  # the epsilon of the largest run that would still fit; costs do not simply add up
     cap: float
-    cap_delta: float  # at which all hold
-    colluding: int | None = None  # against how many colluding sites they hold; None: against everybody
+    cap_delta: float
+    colluding: int | None = None  # number of colluding sites against which they hold; None: against everybody
 
 
 @final
 @dataclass(frozen=True)
 class Taken(LogFields):
-    """What anybody may know of a round that was taken in: it is made of what was said, and of no row.
+    """What anybody may know of a finished round. It is computed from messages alone, and from no row.
 
     Args:
-        way: how this run speaks, `MASKED` or `OWN_NOISE`.
-        transcript: digest of all that this site has ever heard, in hexadecimal. Where everyone hears everyone, it is
-            the same at all sites.
+        way: `MASKED` or `OWN_NOISE`.
+        transcript: digest of all messages that this site has heard, in hexadecimal. On a complete graph it is the same
+            at all sites.
         heard: digests of the messages of this round, the site's own among them, by sender, in hexadecimal.
-        size: the norm of what was opened, noise and all: with masked sums of the gradient of the mean loss over all
-            rows, otherwise of the mean of the site's own and its neighbours' models. None where it is neither, as of
-            second moments, and where a sum was given up.
-        given_up: masked sums that were given up until then. Their rounds read nothing, and do not count among those
-            that were agreed.
+        size: the norm of what was opened, with its noise: with masked sums the gradient of the mean loss over all rows,
+            otherwise the mean of the site's own and its neighbours' models. None for other sums, such as second
+            moments, and for a sum that was given up.
+        given_up: masked sums that were given up until then. Their rounds open nothing, and do not count among the
+            agreed ones.
     """
 
     way: str
@@ -108,14 +108,14 @@ class SiteEvent(LogFields):
 
     @property
     def name(self) -> str:
-        """What happened, in small letters: "round done" for `RoundDone`, "finished" for `RunFinished`."""
+        """The event in small letters: "round done" for `RoundDone`, "finished" for `RunFinished`."""
         return re.sub(r"\B([A-Z])", r" \1", type(self).__name__.removeprefix("Run")).lower()
 
 
 @final
 @dataclass(frozen=True)
 class RunBegan(SiteEvent):
-    """Everything was checked; the first round is next."""
+    """All checks have passed, and the first round is next."""
 
     facts: Facts
     spending: Spending
@@ -142,7 +142,7 @@ class Published(SiteEvent):
 @final
 @dataclass(frozen=True)
 class Waiting(SiteEvent):
-    """Neighbours whose message is missing, with the seconds for which each has been silent. Told now and then."""
+    """Neighbours whose message is missing, with the seconds for which each has been silent. Repeated now and then."""
 
     round: int
     silent: Mapping[str, float]
@@ -154,7 +154,7 @@ class Waiting(SiteEvent):
 @final
 @dataclass(frozen=True)
 class ServerSilent(SiteEvent):
-    """The message server has not answered the site for so long, in a round."""
+    """The message server has not answered the site for so many seconds, in a round."""
 
     level = logging.WARNING
     seconds: float
@@ -166,7 +166,7 @@ class ServerSilent(SiteEvent):
 @final
 @dataclass(frozen=True)
 class ServerAway(SiteEvent):
-    """What is the matter with the message server, and the seconds until the site gives up, if that is known."""
+    """Why the message server does not answer, and the seconds until the site gives up, if that is known."""
 
     level = logging.WARNING
     reason: str
@@ -180,13 +180,13 @@ class ServerAway(SiteEvent):
 @final
 @dataclass(frozen=True)
 class ServerBack(SiteEvent):
-    """The message server answers."""
+    """The message server answers again."""
 
 
 @final
 @dataclass(frozen=True)
 class Refused(SiteEvent):
-    """A message that claims to be of that sender and round was refused."""
+    """A message was refused that claims to come from that sender in that round."""
 
     level = logging.WARNING
     round: int
@@ -198,7 +198,7 @@ class Refused(SiteEvent):
 @final
 @dataclass(frozen=True)
 class Noticed(SiteEvent):
-    """A neighbour has said something about the run itself."""
+    """A notice of a neighbour about the run itself."""
 
     level = logging.WARNING
     sender: str
@@ -208,7 +208,7 @@ class Noticed(SiteEvent):
 @final
 @dataclass(frozen=True)
 class Dropped(SiteEvent):
-    """From this round on, the run goes on without that neighbour."""
+    """The run goes on without that neighbour from this round on."""
 
     level = logging.WARNING
     round: int
@@ -218,7 +218,7 @@ class Dropped(SiteEvent):
 @final
 @dataclass(frozen=True)
 class RoundDone(SiteEvent):
-    """A round was taken in, and is on the disk."""
+    """A round is finished, and the journal has its checkpoint."""
 
     round: int
     spending: Spending
@@ -237,20 +237,20 @@ class RunFinished(SiteEvent):
 @final
 @dataclass(frozen=True)
 class RunStopped(SiteEvent):
-    """The run ends before its time, for a reason that the site has found."""
+    """The run ends early, for a reason that the site has found."""
 
     level = logging.ERROR
-    kind: str  # of the error
+    kind: str  # class of the error
     reason: str
 
 
 @final
 @dataclass(frozen=True)
 class RunInterrupted(SiteEvent):
-    """The run ends before its time, by an interruption or a bug."""
+    """The run ends early, by an interruption or a bug."""
 
     level = logging.WARNING
-    kind: str  # of the error
+    kind: str  # class of the error
 
 
 # What people read of an event, filled in with its fields: the same on a terminal and on the page of `site watch`.
@@ -263,24 +263,24 @@ NEWS = {
 
 
 def end_by(error: BaseException) -> RunStopped | RunInterrupted:
-    """The end of a run by this error. Of a bug only the kind is told, since its words may be anything."""
+    """The event for a run that ends with this error. Of a bug only the class is given: its text may hold anything."""
     kind = type(error).__name__
     return RunStopped(kind, " ".join(str(error).split())) if isinstance(error, SottovoceError) else RunInterrupted(kind)
 
 
-# -- those who watch --------------------------------------------------------------------------------------------------
+# -- watchers ---------------------------------------------------------------------------------------------------------
 
 
 class Watcher:
-    """Is told; does nothing. Calls of `tell` come from the event loop, so be quick."""
+    """Receives events; this base ignores them. The event loop calls `tell`, so it must return quickly."""
 
     def tell(self, event: SiteEvent) -> None:
-        """Take in what happened."""
+        """Receive one event."""
 
 
 @final
 class Watchers(Watcher):
-    """Tells several watchers, in this order."""
+    """Passes events on to several watchers, in this order."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = watchers
@@ -291,7 +291,7 @@ class Watchers(Watcher):
 
 
 def tell_away(watcher: Watcher, words: str | None, left: float | None) -> None:
-    """Tell what is the matter with the message server, in words; None for words: it answers.
+    """Report why the message server does not answer, or, with words=None, that it answers again.
 
     `left`: seconds until the site gives up, if that is known.
     """
@@ -300,10 +300,10 @@ def tell_away(watcher: Watcher, words: str | None, left: float | None) -> None:
 
 @final
 class Reminders:
-    """When to say again what lasts: at once, and then ever more rarely, since it may last for days.
+    """Decides which events to show: a lasting condition at once, then ever more rarely, since it may last for days.
 
-    A server that makes up a new reason every time is not mentioned more often: only what comes before the bracket
-    counts.
+    Reasons count as equal if they are so up to the bracket. So a server that gives a new reason every time is not
+    mentioned more often.
 
     Args:
         late: seconds of silence after which a neighbour is mentioned.
@@ -314,7 +314,7 @@ class Reminders:
         self._next: dict[str, tuple[float, float]] = {}
 
     def due(self, event: SiteEvent) -> bool:
-        """True if the event is to be shown now."""
+        """True if the event should be shown now."""
         match event:
             case Waiting(k, silent):
                 longest = max(silent.values(), default=0.0)
@@ -341,7 +341,7 @@ class Reminders:
 
 @final
 class LogWatcher(Watcher):
-    """Writes everything to the logger `sottovoce.site`, each with the name of the event and its fields."""
+    """Writes events to the logger `sottovoce.site`, each with its name and its fields."""
 
     def __init__(self) -> None:
         self._reminders = Reminders()
@@ -353,10 +353,10 @@ class LogWatcher(Watcher):
 
 @final
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, event, and the event's fields."""
+    """Formats a record as one line of JSON: time, level, logger, event, and the event's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Strict JSON, ASCII only: words from outside cannot end the line or colour the terminal."""
+        """Strict JSON in ASCII, so that text from outside cannot end the line or colour the terminal."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, object] = {
             "time": time, "level": record.levelname, "logger": record.name, "event": record.getMessage(),
@@ -367,7 +367,7 @@ class JsonLines(logging.Formatter):
 
 @final
 class LogFile(logging.FileHandler):
-    """A log of such lines, added to a file. If it cannot be written, as on a full disk, the run goes on without it."""
+    """A handler that appends such lines to a file. If it cannot write, as on a full disk, the run goes on."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="ascii")
@@ -375,19 +375,19 @@ class LogFile(logging.FileHandler):
         self._complained = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say once, on one line, that the log cannot be written; Python would print a traceback for every record."""
+        """Print one line, once, that the log cannot be written. Python would print a traceback for every record."""
         del record
         self._complain(sys.exc_info()[1])
 
     def close(self) -> None:
-        """What is still to be written may not fit either."""
+        """Close the file; what is still buffered may not fit on the disk either."""
         try:
             super().close()
         except OSError as error:
             self._complain(error)
 
     def _complain(self, error: BaseException | None) -> None:
-        """Tell people once; the run goes on without its log."""
+        """Print the first error; the run goes on without its log."""
         if not self._complained:
             self._complained = True
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
@@ -395,6 +395,6 @@ class LogFile(logging.FileHandler):
 
 
 def say(text: str) -> None:
-    """A line for people. Nothing depends on it: a terminal that is gone, or a full disk behind it, stops nobody."""
+    """Print a line to standard error. A terminal that is gone, or a full disk behind it, is ignored."""
     with suppress(OSError, ValueError):
         print(f"sottovoce: {text}", file=sys.stderr, flush=True)

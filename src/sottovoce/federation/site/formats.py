@@ -1,4 +1,4 @@
-"""What the numbered messages of a run hold, by the way its sites speak: their kind, their sizes, and how they are read.
+"""The numbered messages of a run, with noise of each site's own or masked: their kind, their sizes, how they are read.
 
 All of it follows from the agreement, so every reader knows the length of a message before it comes.
 """
@@ -27,17 +27,17 @@ class Format(ABC):
     @property
     @abstractmethod
     def spare(self) -> int:
-        """Number of rounds that may be made again without a lost site."""
+        """Number of rounds that may be repeated without a lost site."""
 
     @property
     @abstractmethod
     def messages(self) -> int:
-        """Largest number of messages that one site puts, proposals included, notices and answers not."""
+        """Largest number of messages of one site, with proposals, without notices and answers."""
 
     @property
     @abstractmethod
     def largest(self) -> int:
-        """Bytes of the largest payload."""
+        """Bytes of the largest payload of a message or a proposal."""
 
     @abstractmethod
     def payload(self, q: int) -> int:
@@ -49,7 +49,7 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, payload: bytes, number: int) -> Words | SumWords:
-        """What a message with that number says, or `BadMessageError`."""
+        """The content of the message with that number, or `BadMessageError`."""
 
 
 @final
@@ -79,7 +79,7 @@ class ModelFormat(Format):
 
 @final
 class SumFormat(Format):
-    """Masked words, and proposals of where sums are taken. Behind the last sum a message holds no words."""
+    """Masked words, and proposals of the points of sums. The message after the last sum holds no words."""
 
     kind = Kind.SUM
 
@@ -93,7 +93,7 @@ class SumFormat(Format):
 
     @property
     def messages(self) -> int:
-        # Words and a proposal for every sum, and one more that says that a site holds the last one.
+        # Words and a proposal for every sum, and one message that the site holds the last one.
         return 2 * (len(self.schedule) + self.spare) + 1
 
     @cached_property
@@ -112,5 +112,5 @@ class SumFormat(Format):
 
 
 def format_of(agreement: Agreement) -> Format:
-    """The messages of this agreement's run."""
+    """The format of the messages of this agreement's run."""
     return SumFormat(agreement) if agreement.algorithm.way.masked else ModelFormat(agreement)

@@ -1,20 +1,20 @@
-"""Books that cannot be set back unnoticed: every model and sum carries what its sender's ledger holds.
+"""Statements of ledgers: every model and sum carries one, so that no ledger is set back unnoticed.
 
     statement    data set (32) | height (8) | AES-SIV of ( hash of the last entry (32) | account (612) )
 
-Others keep the last statement of each site that they hear, across runs (`Heads`), and hand it back when that site
-asks, which every process does before it says anything new. Whoever finds in it what its own ledger lacks says nothing:
-the ledger was set back, or is a second one for the same rows (`Books.lacking`). It can book what is missing, since the
-statement holds all that the site has spent, as it said itself.
+Other sites keep the last statement of each site that they hear, across runs (`Heads`). They hand it back when that site
+asks, which every process does before it sends anything new. If a statement holds entries that the site's own ledger
+lacks, the site sends nothing: the ledger was set back, or is a second one for the same rows (`Books.lacking`). It can
+then book what is missing, since the statement holds all that the site had spent.
 
-Nobody else can read it. The key of AES-SIV comes from the site's signing key, so it is the same whatever folder the
-site runs from, and only the site can have made what opens under it. To others a statement is random, but for its
-height, which is the number of entries, and the name of the data set: a function of the data file and the signing key
-that nobody else can compute, so that it says nothing of a row to those who guess. What it does tell is that two runs
+Nobody else can read a statement. The key of AES-SIV is derived from the site's signing key. So it is the same whatever
+folder the site runs from, and only the site can have made what it decrypts. Others see the height, which is the number
+of entries, and the name of the data set; the rest looks random to them. The name is a function of the data file and the
+signing key that nobody else can compute, so no guess about a row can be tested with it. It does reveal that two runs
 were on the same data file.
 
-    data set     SHA-256( label | signature of SHA-256(data file) )          Ed25519 signatures are functions
-    key          SHA-512( label | signature of nothing )                     both signatures are never shown
+    data set     SHA-256( label | signature of SHA-256(data file) )          Ed25519 signatures are deterministic,
+    key          SHA-512( label | signature of nothing )                     and neither signature is ever sent
 """
 
 import hashlib
@@ -22,7 +22,6 @@ import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, final
@@ -34,7 +33,7 @@ from sottovoce.privacy.books.account import ACCOUNT_BYTES, Account, Record
 from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.settings.disk import is_full, no_room, write_whole
 
-HANDED = 2  # statements in an answer: those with the most entries, each of another run
+HANDED = 2  # number of statements in an answer: those with the most entries, each of another run
 _CLEAR, _SIV_BYTES = struct.Struct(f"<{DIGEST_BYTES}sQ"), 16
 _ROWS, _KEY = b"sottovoce data set v1\0", b"sottovoce books key v1\0"
 assert _CLEAR.size + _SIV_BYTES + DIGEST_BYTES + ACCOUNT_BYTES == BOOKS_BYTES
@@ -46,14 +45,14 @@ _UPSERT = (
     "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (member, run) DO UPDATE SET round = excluded.round, "
     "data = excluded.data, height = excluded.height, statement = excluded.statement WHERE excluded.round > heads.round"
 )
-_BUSY = 30.0  # seconds to wait for another run of this site that writes down what it hears
+_BUSY = 30.0  # seconds to wait for another run of this site that is writing to the file
 
 
-# -- one's own --------------------------------------------------------------------------------------------------------
+# -- a site's own statements ------------------------------------------------------------------------------------------
 
 
 class Opened(NamedTuple):
-    """What a site has said of its own books."""
+    """The content of a site's own statement."""
 
     height: int
     head: bytes  # the hash of the last entry
@@ -62,7 +61,7 @@ class Opened(NamedTuple):
 
 @final
 class Books:
-    """One site's ledger, as it is spoken of.
+    """Statements of one site's ledger.
 
     Args:
         ledger: of the rows.
@@ -75,18 +74,18 @@ class Books:
         self.data_set = hashlib.sha256(_ROWS + key.sign(_ROWS + data, Context.BOOKS)).digest()
 
     def statement(self) -> bytes:
-        """What the ledger holds now, for others to keep: `BOOKS_BYTES`."""
+        """The statement of the ledger as it is now: `BOOKS_BYTES`."""
         head = bytes.fromhex(self._ledger.head.hash)
         return self._seal.close(self.data_set, Opened(self._ledger.height, head, self._ledger.account()))
 
     def lacking(self, told: Mapping[str, Iterable[bytes]]) -> BehindError | None:
-        """Why this site must not speak, if its ledger lacks what it has told others itself.
+        """Why this site must not send anything; None if its ledger holds all that it has ever told others.
 
-        What is lacking is then on the disk, beside the ledger, from where `catch_up` books it.
+        The statements with more are then on the disk, beside the ledger, from where `catch_up` books them.
 
         Args:
-            told: by neighbour, the statements of this site that it holds. Any bytes: what the site did not make, or
-                made of another data set, counts for nothing.
+            told: by neighbour, the statements of this site that it holds. They may be any bytes: what this site did not
+                make, or made for another data set, is ignored.
         """
         own, found, by = self._ledger.account(), dict[bytes, tuple[Record, ...]](), ""
         for name, statements in told.items():
@@ -111,25 +110,20 @@ class Books:
 
 @final
 class Sealing:
-    """Closes and opens statements, with a key that only the owner of a signing key can have."""
+    """Encrypts and decrypts statements, with a key that only the owner of a signing key can have."""
 
     def __init__(self, key: SigningKey) -> None:
-        self._signing = key
-
-    @cached_property
-    def _key(self) -> bytes:
-        """64 bytes."""
-        return hashlib.sha512(_KEY + self._signing.sign(_KEY, Context.BOOKS)).digest()
+        self._key = hashlib.sha512(_KEY + key.sign(_KEY, Context.BOOKS)).digest()  # 64 bytes
 
     def close(self, data_set: bytes, opened: Opened) -> bytes:
-        """The same books always give the same bytes: AES-SIV needs no nonce, and hides all but that."""
+        """The statement of these books. The same books always give the same bytes, as AES-SIV needs no nonce."""
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
         clear = _CLEAR.pack(data_set, opened.height)
         return clear + AESSIV(self._key).encrypt(opened.head + opened.account.to_bytes(), [clear])
 
     def open(self, statement: bytes) -> Opened | None:
-        """What was said; None unless it was said with this key."""
+        """The content of a statement; None unless it was made with this key."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
@@ -144,21 +138,22 @@ class Sealing:
 
 
 def heard_path(ledger: Path) -> Path:
-    """What others have told of a ledger and it lacks: beside it, with .heard behind its name."""
+    """The file of statements with entries that a ledger lacks: the ledger's path with .heard appended."""
     return ledger.with_name(f"{ledger.name}.heard")
 
 
 def keep_heard(ledger: Path, statements: Iterable[bytes]) -> None:
-    """Write down what the ledger lacks, with what was written before. It is on the disk when this returns."""
+    """Add statements to the file beside a ledger. They are on the disk when this returns."""
     known = dict.fromkeys((*_heard(ledger), *statements))
     write_whole(heard_path(ledger), b"".join(known), 0o600)
 
 
 def catch_up(ledger: Ledger, key: SigningKey) -> tuple[Record, ...]:
-    """Book all that others have told of this ledger. Doing it again books nothing more; a crash leaves it to be done.
+    """Book what the statements beside a ledger say and it lacks. Repeating this books nothing more; after a crash it
+    has to be repeated.
 
     Returns:
-        What was booked, by run.
+        The records that were booked, by run.
     """
     place, seal = heard_path(ledger.path), Sealing(key)
     if not place.exists():
@@ -186,21 +181,21 @@ def _heard(ledger: Path) -> list[bytes]:
     return [data[i : i + BOOKS_BYTES] for i in range(0, len(data), BOOKS_BYTES)]
 
 
-# -- those of others --------------------------------------------------------------------------------------------------
+# -- statements of other sites ----------------------------------------------------------------------------------------
 
 
 @final
 class Heads:
-    """The last statement of every site that was heard, by run: one small file for all runs of a site.
+    """The last statement of every other site that was heard, by run, in one small file for all runs of this site.
 
-    Statements are of others, and only they can read them. What is kept is what came in a message that they signed.
+    Only its sender can read a statement. Statements are kept as they came in messages that their senders signed.
 
-    Rounds are written down without a sync, which would cost a run a good part of its speed. After a power cut a run
-    that goes on hears its last round again, and what is said there covers all that was said before.
+    Rounds are written without a sync, which would slow a run down considerably. After a power cut a run that goes on
+    hears its last round again, and the statements there cover all earlier ones.
 
     Formal guarantees:
-        What was flushed survives the death of the process; what `last` has handed out, and what was there at `close`,
-        also a power cut. A later round of a run replaces an earlier one, and nothing else does.
+        What was flushed survives the death of the process. What `last` has returned, and what was there at `close`,
+        also survives a power cut. A statement is replaced only by one of a later round of the same run.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -213,16 +208,19 @@ class Heads:
             self._connection.execute(_TABLE)
 
     def hear(self, member: PublicKey, run: str, k: int, statement: bytes) -> None:
-        """Take note of what a site has said in round k. It is written down with the next `flush`."""
+        """Keep the statement of a site's message in round k. The next `flush` writes it."""
         before = self._pending.get((member.raw, run), (0, b""))
         if statement != NO_BOOKS and k > before[0]:
             self._pending[member.raw, run] = k, statement
 
     def flush(self) -> None:
-        """Write down what was heard, in one commit. It outlives this process from now on; see `sync`."""
+        """Write what was heard, in one commit. It then survives the death of this process; see `sync`."""
         if not self._pending:
             return
-        rows = [(member, run, k, *_shown(data), data) for (member, run), (k, data) in self._pending.items()]
+        rows = []
+        for (member, run), (k, statement) in self._pending.items():
+            data_set, height = _CLEAR.unpack_from(statement)  # the part that everybody can read
+            rows.append((member, run, k, data_set, min(height, 2**63 - 1), statement))
         with self._reporting():
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(_UPSERT, rows)
@@ -230,13 +228,13 @@ class Heads:
         self._pending.clear()
 
     def sync(self) -> None:
-        """Write down what was heard, and make it outlive a power cut."""
+        """Write what was heard, so that it also survives a power cut."""
         self.flush()
         with self._reporting():
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # which syncs, where a commit does not
 
     def last(self, member: PublicKey, data_set: bytes) -> tuple[bytes, ...]:
-        """Of one site and data set: the last statements of the runs with the most entries, at most `HANDED`."""
+        """The last statements of one site for one data set: at most `HANDED`, those with the most entries."""
         self.sync()
         with self._reporting():
             rows = self._connection.execute(
@@ -246,7 +244,7 @@ class Heads:
         return tuple(row[0] for row in rows)
 
     def close(self) -> None:
-        """Write down what was heard, and let go of the file."""
+        """Write what was heard, and close the file."""
         try:
             self.sync()
         finally:
@@ -262,7 +260,7 @@ class Heads:
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Say in our words what SQLite could not do."""
+        """Raise SQLite's errors as `DamagedError`."""
         try:
             yield
         except sqlite3.Error as error:
@@ -274,18 +272,12 @@ class Heads:
             ) from error
 
 
-def _shown(statement: bytes) -> tuple[bytes, int]:
-    """What everybody can read of a statement: the name of the data set, and the height."""
-    data_set, height = _CLEAR.unpack_from(statement)
-    return data_set, min(height, 2**63 - 1)
-
-
 def pack_handed(statements: Iterable[bytes]) -> bytes:
-    """Statements as they travel in an answer: always as many bytes."""
+    """At most `HANDED` statements as they stand in an answer, which always has the same size."""
     return b"".join(statements).ljust(HANDED * BOOKS_BYTES, b"\0")
 
 
 def unpack_handed(data: bytes) -> tuple[bytes, ...]:
-    """What `pack_handed` packed, without those that say nothing."""
+    """The statements that `pack_handed` packed, without empty ones."""
     parts = (data[i : i + BOOKS_BYTES] for i in range(0, len(data), BOOKS_BYTES))
     return tuple(part for part in parts if part != NO_BOOKS)

@@ -1,22 +1,22 @@
-"""A site's memory of one run: what it has said, and where it stands. One SQLite file with a write-ahead log.
+"""The journal of one run at a site: its messages and its state. One SQLite file with a write-ahead log.
 
     outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
-    checkpoint  where the site stands after the last round whose messages were all taken in
-    sums        masked sums that were opened, in order: all that the program of a run needs to be run again
+    checkpoint  the state after the last round whose messages were all taken in
+    sums        masked sums that were opened, in order: all that is needed to run the program again
     absent      neighbours that the site goes on without, and from which round
-    vote        whom the site would make a masked sum without, which is not decided yet
-    secret      the seed of this run, from which the keys of noise and masks come, until the run is over
+    vote        sites without which this site would repeat a masked sum, as long as that is not decided
+    secret      the seed of this run, from which the keys of noise and masks are derived, until the run is over
 
-A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages
+A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn again. Messages
 stay on the server, so only the last few are kept here.
 
-Every commit is synced. A checkpoint waits for the next one, so that a message and the state that it was computed
-from come onto the disk together. A crash in between loses nothing: the outbox before it is on the disk and the
-messages of that round are on the server, so that round is taken in again, with the same result.
+Every commit is synced. A checkpoint is written with the next commit, so that a message and the state that it was
+computed from reach the disk together. A crash in between loses nothing: the previous outbox is on the disk and the
+messages of that round are on the server, so the round is taken in again, with the same result.
 
-The file holds iterates and a seed that must not leave the site; only its owner may read it. Whoever has the seed and
-the messages can take the noise off. So it is deleted at the end, and a backup of the file is as secret as the rows.
-One process holds the file at a time.
+The file holds iterates and a seed that must not leave the site; only its owner may read it. With the seed and the
+messages anyone could remove the noise. So the seed is deleted at the end, and a backup of the file is as secret as the
+rows. Only one process at a time can open the file.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
 from sottovoce.settings.disk import is_full, no_room, sync_folder
 
 FORMAT = 5  # 4 held the state of masked sums; 3 knew no votes; 2 held the noise key itself
-# The next round, the one before it, and one to spare: a crash never needs an older one.
-KEPT = 3  # rounds of the outbox
-# Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
+# Rounds of the outbox: the next one, the one before it, and one to spare. A crash never needs an older one.
+KEPT = 3
+# Pages of the write-ahead log after which it is merged and restarted. It then stays short; and syncing a write that
 # does not make a file longer takes a fraction of the time.
 _MERGED_AFTER = 128
 _OTHER_SOFTWARE = (
@@ -61,16 +61,16 @@ _TABLES = (
 )
 
 
-Commit: TypeAlias = Callable[[bytes], str]
+Commit: TypeAlias = Callable[[bytes], str]  # from a secret salt to the commitment to the site's rows
 
 
 class Owner(NamedTuple):
-    """Whose memory it is, and what must stay the same for the same words to be said again."""
+    """Whose journal it is, and the software, which must stay the same for the same messages to be computed again."""
 
     run: str
     agreement: str  # its digest in hexadecimal
     site: str
-    software: str  # versions of what computes
+    software: str  # see `commitment.software`
 
 
 class Said(NamedTuple):
@@ -81,9 +81,7 @@ class Said(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Where the site stands: the last round that was taken in, a packed `Standing` after it, and the sum that the
-    round opened, if it opened one.
-    """
+    """The last round that was taken in, the packed `Standing` after it, and the sum that the round opened, if any."""
 
     round: int
     content: bytes
@@ -109,8 +107,9 @@ class Journal:
         self._waiting: Checkpoint | None = None  # not on the disk yet
         self._seed: Seed | None = None
         self._agreement = ""
-        self.salt, self.rows = b"", ""  # what the rows are committed to with, and the commitment
-        self.moved: InputError | None = None  # why nothing new may be said from it here; what was learnt can be read
+        self.salt, self.rows = b"", ""  # the salt of the commitment to the rows, and the commitment
+        # The error if the run began under other software: results can be read, but no new message may be sent.
+        self.moved: InputError | None = None
 
     @classmethod
     def open(
@@ -123,15 +122,15 @@ class Journal:
         *,
         agreed_seed: bool = False,
     ) -> "Journal":
-        """The journal at that path, verified; a new one if there is none.
+        """Open and verify the journal at that path, or make a new one if there is none.
 
         Args:
-            path: where it is.
-            owner: whose it is.
-            commit: from a secret salt to what binds the run to the site's rows. It may refuse.
+            path: of the file.
+            owner: whose journal it must be.
+            commit: from a secret salt to the commitment to the site's rows. It may refuse the rows.
             salt: 32 secret bytes for a new journal; None draws them.
             seed: of this run, for a new journal; None draws one. A journal that has another is refused.
-            agreed_seed: the agreement holds its public half, so none can be drawn for a new journal.
+            agreed_seed: True if the agreement holds the seed's public half, so that none can be drawn.
         """
         journal = cls(path, _open_locked(path))
         try:
@@ -140,7 +139,12 @@ class Journal:
                 journal._begin(owner, commit, salt, None if agreed_seed and seed is None else seed or Seed.generate())
                 journal._verify(owner, commit)
                 journal._load(owner)
-                journal._expect_seed(seed)
+                # With another seed all messages would come out differently. A finished run has none to compare with.
+                if seed is not None and journal._seed is not None and seed.raw != journal._seed.raw:
+                    raise InputError(
+                        f"Expected the seed that the run of {str(path)!r} began with, got another. Give the seed file "
+                        "of this agreement, or none: the journal keeps it."
+                    )
         except BaseException:
             journal.close()
             raise
@@ -155,23 +159,23 @@ class Journal:
 
     @property
     def wound_up(self) -> bool:
-        """Whether the run was ended for good: its seed is gone, and nothing can be said any more."""
+        """True if the run is over for good: its seed is deleted, and no message can be made any more."""
         return self._seed is None
 
     @property
     def seed(self) -> Seed:
-        """The secret of this run, from its first moment to its end."""
+        """The secret of this run; refused once the run is over."""
         if self._seed is None:
             raise PrivacyError("Expected a run that goes on, got one that is over: its seed and keys were deleted.")
         return self._seed
 
     @property
     def noise_key(self) -> bytes:
-        """32 secret bytes, the same for the whole run: a function of its seed and its agreement."""
+        """32 secret bytes, a function of the run's seed and agreement."""
         return self.seed.noise_key(self._agreement)
 
     def last_said(self) -> int:
-        """The last round whose message may have been sent; 0 if there is none. It is always kept."""
+        """The last round whose message may have been sent; 0 if there is none. Its message is always kept."""
         with self._reporting():
             row = self._connection.execute("SELECT max(round) FROM outbox").fetchone()
         return row[0] or 0
@@ -197,7 +201,7 @@ class Journal:
         return [content for _, content, _ in rows] + ([] if waiting is None else [waiting])
 
     def said(self, k: int) -> Said | None:
-        """What was put into the outbox for round k, if it is still kept."""
+        """The outbox of round k; None if it is empty, or no longer kept."""
         with self._reporting():
             row = self._connection.execute("SELECT message, state, digest FROM outbox WHERE round = ?", (k,)).fetchone()
         if row is None:
@@ -211,13 +215,13 @@ class Journal:
         return dict(self._absent)
 
     def votes(self, k: int) -> frozenset[str]:
-        """Without whom this site would make the sum in round k again."""
+        """The sites without which this site would repeat the sum of round k."""
         with self._reporting():
             rows = self._connection.execute("SELECT site FROM vote WHERE round = ?", (k,)).fetchall()
         return frozenset(site for (site,) in rows)
 
     def check_rows(self, commit: Commit) -> None:
-        """Stop unless the rows are, bit by bit, those that the run began with."""
+        """Refuse rows that are not, bit by bit, those that the run began with."""
         found = commit(self.salt)
         if found != self.rows:
             raise InputError(
@@ -228,7 +232,7 @@ class Journal:
     # -- writing: all but a checkpoint is on the disk when these return -----------------------------------------------
 
     def put(self, k: int, message: bytes, state: bytes) -> None:
-        """The message of the next round and the state after its release. Only now may the message be sent."""
+        """Write the message of the next round and the state after its release. Then the message may be sent."""
         if self.moved is not None:
             raise self.moved
         self._expect_next(k, "a message")
@@ -242,20 +246,22 @@ class Journal:
             self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?)", row)
 
     def checkpoint(self, k: int, content: bytes, opened: bytes | None = None) -> None:
-        """The site has taken in round k, and `opened` a masked sum in it. This comes onto the disk with whatever is
-        written next.
+        """Keep the state after round k, and the masked sum that it opened, if any. They reach the disk with the next
+        commit.
         """
         self._expect_next(k, "a checkpoint")
         self._waiting, self._round = Checkpoint(k, content, opened), k
 
     def vote(self, k: int, *sites: str) -> None:
-        """Of the sum in round k: this site would make it again without these. It never takes that back."""
+        """Write that this site would repeat the sum of round k without these sites. A vote is never withdrawn."""
         self._expect_next(k, "a vote")
         with self._writing():
             self._connection.executemany("INSERT OR IGNORE INTO vote VALUES (?, ?)", [(k, site) for site in sites])
 
     def drop(self, k: int, *sites: str) -> None:
-        """From round k on, go on without these neighbours: all of them or, after a crash, none. None comes back."""
+        """Write that the site goes on without these neighbours from round k on: all of them or, after a crash, none. No
+        neighbour comes back.
+        """
         self._expect_next(k, "a lost neighbour")
         for site in sites:
             expect(site not in self._absent, "a neighbour that is still there", site=site)
@@ -264,13 +270,13 @@ class Journal:
         self._absent |= dict.fromkeys(sites, k)
 
     def settle(self) -> None:
-        """Write the checkpoint that waits, if one does. When a run is over, nothing else is written next."""
+        """Write the checkpoint that waits, if there is one."""
         if self._waiting is not None:
             with self._writing():
                 pass
 
     def finish(self) -> None:
-        """The run is over: write what waits, and delete the seed, also from the write-ahead log."""
+        """End the run: write the checkpoint that waits, and delete the seed, also from the write-ahead log."""
         with self._writing():
             self._connection.execute("DELETE FROM secret")
         with self._reporting():
@@ -279,7 +285,7 @@ class Journal:
         self._seed = None
 
     def close(self) -> None:
-        """Write what waits, and let other processes have the file."""
+        """Write the checkpoint that waits, and release the file for other processes."""
         with suppress(PrivacyError):  # if a checkpoint cannot be written, nothing is lost; see above
             self.settle()
         self._connection.close()
@@ -319,7 +325,7 @@ class Journal:
             sync_folder(self.path.parent)
 
     def _verify(self, owner: Owner, commit: Commit) -> None:
-        """Stop unless the file is sound, is this owner's, and is bound to the rows that are there now."""
+        """Refuse a file that is damaged, of another owner, or bound to other rows than the site's."""
         c = self._connection
         sound = c.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         tables = {row[0] for row in c.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
@@ -327,7 +333,7 @@ class Journal:
         if len(meta) != 1 or meta[0][0] != FORMAT:
             self._damaged("it has other tables, or SQLite finds it broken")
         *came, self.salt, self.rows = meta[0][1:]
-        # Under other software nothing new is said: other versions may sum in another order, and say another thing.
+        # Under other software no new message is made: other versions may sum in another order, with another result.
         for what, found, wanted in zip(Owner._fields, came, owner, strict=True):
             if found != wanted:
                 expected = (
@@ -339,7 +345,7 @@ class Journal:
         self.check_rows(commit)
 
     def _load(self, owner: Owner) -> None:
-        """Where it stands. Every digest is checked."""
+        """Read round, absent neighbours and seed, and check every digest."""
         c, last = self._connection, self.last()
         self._agreement = owner.agreement
         self._round = 0 if last is None else last.round
@@ -354,28 +360,18 @@ class Journal:
             if k > self._round + 1:
                 self._damaged(f"round {k} is in the outbox, and the checkpoint is of round {self._round}")
 
-    def _expect_seed(self, seed: Seed | None) -> None:
-        """Refuse another seed than the run began with: all words would come out differently. After the end there is
-        none to compare with, and none is needed.
-        """
-        if seed is not None and self._seed is not None and seed.raw != self._seed.raw:
-            raise InputError(
-                f"Expected the seed that the run of {str(self.path)!r} began with, got another. Give the seed file of "
-                "this agreement, or none: the journal keeps it."
-            )
-
     def _expect_next(self, k: int, what: str) -> None:
-        """Refuse a round that is not the next one: rounds are neither skipped nor repeated."""
+        """Refuse a round that is not the next one. Rounds are neither skipped nor repeated."""
         if k != self._round + 1:
             raise PrivacyError(f"Expected {what} of round {self._round + 1}, the next one, got round={k}.")
 
     def _check(self, digest: str, what: str, *parts: bytes) -> None:
-        """Stop if what was read is not what was written."""
+        """Refuse content that does not fit its digest."""
         if _digest(*parts) != digest:
             self._damaged(f"{what} was changed: its digest does not fit")
 
     def _damaged(self, what: str) -> NoReturn:
-        """Stop: going on from here could say another thing than was said."""
+        """Refuse the file: going on from it could send another message for a round than was sent before."""
         raise DamagedError(
             f"Expected a sound journal, got {str(self.path)!r}, where {what}. Release nothing: restore it from a copy "
             "that is not older, or leave the run."
@@ -383,7 +379,7 @@ class Journal:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One commit, with the checkpoint that waits for it."""
+        """One commit, which also writes the checkpoint that waits."""
         with self._reporting():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -398,21 +394,19 @@ class Journal:
         self._waiting = None
 
     def _save(self, k: int, content: bytes, opened: bytes | None) -> None:
-        """Replace the checkpoint, keep the sum, and forget messages that no crash can need any more. Within a
-        transaction.
-        """
+        """Replace the checkpoint, add the sum, and delete messages that no crash can need. Needs a transaction."""
         row = k, content, _digest(content)
         self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
         if opened is not None:
             self._connection.execute("INSERT INTO sums VALUES (?, ?, ?)", (k, opened, _digest(b"%d" % k, opened)))
-        # The last one stays: where sums were given up before this site spoke, it may be older.
+        # The last message stays: if sums were given up before this site sent one, it may be older.
         self._connection.execute(
             "DELETE FROM outbox WHERE round <= ? AND round < (SELECT max(round) FROM outbox)", (k - KEPT,)
         )
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Say in our words what SQLite could not do."""
+        """Raise SQLite's errors as those of `_refuse`."""
         try:
             yield
         except sqlite3.Error as error:
@@ -420,15 +414,17 @@ class Journal:
 
 
 def _digest(*parts: bytes) -> str:
-    """Of all parts; lengths first, so that no two lists have the same bytes."""
+    """The SHA-256 of all parts in hexadecimal; lengths first, so that no two lists have the same bytes."""
     lengths = ",".join(str(len(part)) for part in parts)
     return hashlib.sha256(b"".join((lengths.encode(), b":", *parts))).hexdigest()
 
 
 def _open_locked(path: Path) -> sqlite3.Connection:
-    """A connection that no other process can have at the same time, to a file that only its owner may read."""
+    """Connect to a file that only its owner may read, which is made if need be, and lock out other processes."""
     try:
-        _make(path)
+        # An existing file is not opened here: closing it again would release all locks that this process holds on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(
             f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=0, isolation_level=None,
             check_same_thread=False,
@@ -436,7 +432,7 @@ def _open_locked(path: Path) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as error:
         raise InputError(f"Expected a journal that can be written, got {str(path)!r}: {error}.") from error
     try:
-        # Kept until the connection closes. The empty transaction takes the lock now.
+        # The lock lasts until the connection closes. The empty transaction takes it now.
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("COMMIT")
@@ -446,16 +442,8 @@ def _open_locked(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _make(path: Path) -> None:
-    """An empty file that only its owner may read, unless it is there. An existing file is not opened: closing it again
-    would give up all locks that this process holds on it.
-    """
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-
-
 def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
-    """In use by another process, without room, or not readable: the first is a second life of this site."""
+    """Raise an error of SQLite as one of a full disk, of a file in use by another process, or of a damaged file."""
     if is_full(error):
         raise DamagedError(no_room(path)) from error
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:

@@ -1,16 +1,16 @@
-"""What the payload of a message holds, by its kind.
+"""Payloads of messages, by kind: their layout, and reading and writing them.
 
     model    binding (32) | of every site, in order: round and flags (4), digest (32) | the vector, 8 bytes a number
     sum      binding (32) | of every site, as above | release (4) | attempt (4) | digests of U, of the notices, of the
-             transcript and of the whole context (32 each) | the masked words, 8 bytes each; none behind the last sum
+             transcript and of the whole context (32 each) | the masked words, 8 bytes each; none after the last sum
     point    version (48) | of every site, as above | release to context, as above, the context zero | grid step (8) |
              scale of the noise (8) | the public point as all are to hold it, 8 bytes a number
     notice   about (1) | round (8) | site (4) | nonce (32) | data set (32)
-    answer   nonce (32) | round (8) | digest (32) | what the asker has said of its books, see `heads`
+    answer   nonce (32) | round (8) | digest (32) | statements of the asker's books, see `heads`
 
-`binding` stands for the sender's rows and noise key, see `commitment`: it never changes in a run. The list of sites is
-the sender's testimony: what it last heard of everyone, see `witness`. What a masked message was made for stands in it
-in the clear (`Heading`): so sites that were told different things can be told from a sum that was spoilt.
+`binding` identifies the sender's rows and noise key, see `commitment`; it never changes in a run. The list of sites is
+the sender's testimony: what it last heard of every site, see `witness`. A masked message names its context in the clear
+(`Heading`). So sites that heard different messages can be told apart from a sum that somebody has spoilt.
 """
 
 import struct
@@ -28,9 +28,9 @@ from sottovoce.federation.transport.wire import BOOKS_BYTES, DIGEST_BYTES, BadMe
 from sottovoce.noise import sampler
 from sottovoce.noise.secure import Grid
 
-# Fresh for every question, so that an answer to an earlier one cannot be shown again.
+# New for every question, so that an answer to an earlier one cannot be replayed.
 NONCE_BYTES = 32
-# The two highest bits of a sighting; rounds stay below both (`wire.MOST_NUMBER`).
+# Flags in the two highest bits of a sighting's first number; rounds stay below both (`wire.MOST_NUMBER`).
 _GONE, _LEFT = 2**31, 2**30
 _SIGHTING = struct.Struct(f"<I{DIGEST_BYTES}s")
 _HEADING = struct.Struct(f"<II{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s")
@@ -42,12 +42,12 @@ NOTICE_BYTES, ANSWER_BYTES = _NOTICE.size, _ANSWER.size
 
 
 class Sighting(NamedTuple):
-    """What somebody last heard of a site."""
+    """The last message that a site has heard of another site, directly or by hearsay."""
 
-    round: int = 0  # 0: nothing
-    digest: bytes = bytes(DIGEST_BYTES)  # of its message in that round
-    gone: bool = False  # somebody goes on without it
-    left: bool = False  # the one who says this goes on without it
+    round: int = 0  # 0: none
+    digest: bytes = bytes(DIGEST_BYTES)  # of the message
+    gone: bool = False  # some site goes on without it
+    left: bool = False  # the site that says this goes on without it
 
     def to_bytes(self) -> bytes:
         """36 bytes: the round with two flags in its highest bits, then the digest."""
@@ -58,12 +58,12 @@ Testimony = tuple[Sighting, ...]
 
 
 def pack_testimony(testimony: Testimony) -> bytes:
-    """As bytes: one sighting after the other, in the order of the sites."""
+    """The sightings as bytes, in the order of the sites."""
     return b"".join(sighting.to_bytes() for sighting in testimony)
 
 
 def unpack_testimony(data: bytes) -> Testimony:
-    """What `pack_testimony` packed."""
+    """The testimony that `pack_testimony` packed."""
     return tuple(
         Sighting(k & (_LEFT - 1), digest, bool(k & (_GONE | _LEFT)), bool(k & _LEFT))
         for k, digest in _SIGHTING.iter_unpack(data)
@@ -72,11 +72,11 @@ def unpack_testimony(data: bytes) -> Testimony:
 
 @final
 class Words(NamedTuple):
-    """What a site says in a round.
+    """The message of a site with noise of its own, in one round.
 
     Args:
-        vector: its noisy message, (model_size,) doubles. It is all that was ever computed from rows.
-        binding: 32 bytes that stand for its rows and noise key.
+        vector: the noisy model, (model_size,) doubles. Nothing else in a message is computed from rows.
+        binding: 32 bytes that identify its rows and noise key.
         testimony: what it last heard of every site.
     """
 
@@ -85,7 +85,7 @@ class Words(NamedTuple):
     testimony: Testimony
 
     def to_bytes(self) -> bytes:
-        """As a payload. Refuses what no reader would take."""
+        """The payload; refused if no reader would accept it."""
         finite = np.isfinite(self.vector)
         expect(self.vector.ndim == 1 and self.vector.dtype == np.float64, "a vector of float64",
                shape=self.vector.shape, dtype=self.vector.dtype)  # fmt: skip
@@ -95,15 +95,15 @@ class Words(NamedTuple):
 
 
 def words_size(sites: int, length: int) -> int:
-    """Bytes of the payload of a message with `length` numbers, in a federation of so many sites."""
+    """Bytes of the payload of a noisy model with `length` numbers, in a federation of so many sites."""
     return DIGEST_BYTES + sites * _SIGHTING.size + 8 * length
 
 
 def read_words(payload: bytes, k: int, sites: int, radius: float) -> Words:
-    """What a site says in round k, if it is within what was agreed.
+    """Read a site's noisy model of round k, or raise `BadMessageError`.
 
-    Everything that is taken in has a norm of at most `radius`. So no neighbour can make a number overflow, and whether
-    one is refused depends on public numbers alone.
+    A vector with a norm above `radius` is refused. So no neighbour can make a number overflow, and whether a vector is
+    refused depends on public numbers alone.
     """
     start = DIGEST_BYTES + sites * _SIGHTING.size
     vector = np.frombuffer(payload, dtype="<f8", offset=start).astype(np.float64)
@@ -123,14 +123,14 @@ def read_words(payload: bytes, k: int, sites: int, radius: float) -> Words:
 
 
 def _expect_news(testimony: Testimony, k: int) -> None:
-    """A message of round k was signed before anyone could hear one of round k."""
+    """Refuse a testimony of round k or later in a message of round k: no site could have heard one before signing."""
     latest = max(sighting.round for sighting in testimony)
     if latest >= k:
         raise BadMessageError(Refusal.MALFORMED, f"expected news of rounds before {k}, got some of round={latest}.")
 
 
 def _expect_number(heading: "Heading", k: int) -> None:
-    """A sum that is made again has a number of its own, so the two always go together."""
+    """Refuse a heading that does not fit message number k: a sum that is repeated has a number of its own."""
     if heading.release + heading.attempt != k:
         raise BadMessageError(
             Refusal.MALFORMED, f"expected release + attempt = {k}, got {heading.release} + {heading.attempt}."
@@ -142,8 +142,9 @@ def _expect_number(heading: "Heading", k: int) -> None:
 
 @final
 class Heading(NamedTuple):
-    """What a masked message says, in the clear, of the context that it was made in. Behind the last sum, where no words
-    follow, it stands for what was heard until then, and has no context.
+    """The part of a masked message that names, in the clear, the context that it was made in.
+
+    The message after the last sum holds no words. Its heading names what was heard until then, and has no context.
     """
 
     release: int
@@ -155,19 +156,19 @@ class Heading(NamedTuple):
 
     @classmethod
     def of(cls, context: Context) -> "Heading":
-        """Of a message in this context."""
+        """The heading of a message that is made in this context."""
         return cls(
             *context.turn, members_digest(context.members), context.notices, context.transcript, context.digest()
         )
 
     @property
     def turn(self) -> Turn:
-        """Which sum it is part of."""
+        """The sum that the message is part of."""
         return Turn(self.release, self.attempt)
 
     def refuse_other(self, sender: str, ours: "Heading", proposer: str) -> None:
-        """Refuse a message that was made in another context than ours, and say where they part. Where only the point
-        is another, whoever proposed it may have signed two.
+        """Refuse a message that was made in another context than ours, and name the first field that differs. If only
+        the point differs, the proposer may have signed two.
         """
         if self == ours:
             return
@@ -186,12 +187,12 @@ class Heading(NamedTuple):
 
 @final
 class SumWords(NamedTuple):
-    """What a site says for a sum.
+    """The masked message of a site for one sum.
 
     Args:
-        words: y_i, (numbers,) masked words of 64 bits. Alone they are random.
-        heading: what they were made for.
-        binding: 32 bytes that stand for its rows and noise key.
+        words: y_i, (numbers,) masked words of 64 bits. Without those of the other sites they are random.
+        heading: the context that they were made in.
+        binding: 32 bytes that identify its rows and noise key.
         testimony: what it last heard of every site.
     """
 
@@ -201,7 +202,7 @@ class SumWords(NamedTuple):
     testimony: Testimony
 
     def to_bytes(self) -> bytes:
-        """As a payload."""
+        """The payload of the message."""
         expect(self.words.ndim == 1 and self.words.dtype == np.uint64, "a vector of uint64",
                shape=self.words.shape, dtype=self.words.dtype)  # fmt: skip
         expect(len(self.binding) == DIGEST_BYTES, f"a binding of {DIGEST_BYTES} bytes", bytes=len(self.binding))
@@ -215,12 +216,13 @@ def sum_size(sites: int, numbers: int) -> int:
 
 
 def read_sum(payload: bytes, k: int, sites: int) -> SumWords:
-    """What a site says for the k-th sum of a run, attempts counted. Every word is as good as another: none is refused.
+    """Read a site's masked message for the k-th sum of a run, attempts counted. No words are refused, as all values are
+    possible.
 
     Args:
         payload: of `sum_size` bytes.
-        k: the message's number, so that its testimony can be news of earlier ones only.
-        sites: in the agreement.
+        k: the message's number. Its testimony may only speak of earlier ones.
+        sites: number of sites in the agreement.
     """
     start = DIGEST_BYTES + sites * _SIGHTING.size
     heading = Heading(*_HEADING.unpack_from(payload, start))
@@ -233,13 +235,13 @@ def read_sum(payload: bytes, k: int, sites: int) -> SumWords:
 
 @final
 class Point(NamedTuple):
-    """What a site proposes for a sum, or would propose: it is made of earlier sums, and of no row.
+    """A site's proposal for a sum. It is computed from earlier sums, and from no row.
 
     Args:
-        version: of the software, as far as it must be the same everywhere.
+        version: of the protocol (`commitment.protocol`), which must be the same at all sites.
         testimony: what the site last heard of every site.
-        heading: which sum it is for; its context is zero, as there is none before there is a point.
-        proposal: what all are to hold bit by bit.
+        heading: the sum that it is for. Its context is zero, since a context needs a point.
+        proposal: the numbers that all sites are to use, bit by bit.
     """
 
     version: str
@@ -248,7 +250,7 @@ class Point(NamedTuple):
     proposal: Proposal
 
     def to_bytes(self) -> bytes:
-        """As a payload."""
+        """The payload of the message."""
         shared, grid = self.proposal
         version = self.version.encode("ascii").ljust(VERSION_BYTES, b"\0")
         expect(len(version) == VERSION_BYTES, f"a version of at most {VERSION_BYTES} characters", version=self.version)
@@ -262,7 +264,9 @@ def point_size(sites: int, numbers: int) -> int:
 
 
 def read_point(payload: bytes, k: int, sites: int) -> Point:
-    """What a site proposes for the k-th sum of a run, attempts counted. Whether it may be taken is not decided here."""
+    """Read a site's proposal for the k-th sum of a run, attempts counted. Whether it is acceptable is not checked
+    here.
+    """
     start = VERSION_BYTES + sites * _SIGHTING.size
     testimony, heading = unpack_testimony(payload[VERSION_BYTES:start]), Heading(*_HEADING.unpack_from(payload, start))
     _expect_news(testimony, k)
@@ -274,27 +278,27 @@ def read_point(payload: bytes, k: int, sites: int) -> Point:
 
 
 def norm_of(vector: Floats) -> float:
-    """The Euclidean norm, which may be as large as numbers go, but never overflows on the way."""
+    """The Euclidean norm, without overflow of its squares."""
     largest = float(np.abs(vector).max())
     with np.errstate(over="ignore"):
         return 0.0 if largest == 0 else largest * float(np.linalg.norm(vector / largest))
 
 
 class About(IntEnum):
-    """What a notice says."""
+    """The subject of a notice."""
 
-    NOTHING = 0  # that counts
-    # "From that round on I go on without that site": it must stop, its messages no longer count everywhere. Of a masked
-    # sum: "I would make it again without that site", which counts when all who are left have said so.
+    NOTHING = 0  # to be ignored
+    # "I go on without that site from that round on". That site must stop, as its messages no longer count everywhere.
+    # With masked sums: "I would repeat the sum without that site", which counts once all remaining sites have said so.
     GONE = 1
-    WAITING = 2  # "I am alive, and still wait for others in that round": do not count me as lost
+    WAITING = 2  # "I am alive, and still wait for others in that round", so do not count me as lost
     QUESTION = 3  # "what did you last hear of me?"
 
 
 @final
 class Notice(NamedTuple):
-    """One notice. `site` is who is gone, by number; 0 if nobody is. Only a question has a nonce, and says of which
-    data set (`heads.Books.data_set`) the asker wants to know what it has said.
+    """One notice. `site` is the number of the site that is gone, 0 in other notices. Only a question has a nonce, and
+    names the data set (`heads.Books.data_set`) of whose books the asker wants to know.
     """
 
     about: About
@@ -304,12 +308,12 @@ class Notice(NamedTuple):
     data_set: bytes = bytes(DIGEST_BYTES)
 
     def to_bytes(self) -> bytes:
-        """As a payload of `NOTICE_BYTES` bytes."""
+        """The payload, of `NOTICE_BYTES` bytes."""
         return _NOTICE.pack(*self)
 
 
 def read_notice(payload: bytes) -> Notice:
-    """A notice, or `BadMessageError`."""
+    """Read a notice, or raise `BadMessageError`."""
     about, *rest = _NOTICE.unpack(payload)
     try:
         return Notice(About(about), *rest)
@@ -319,8 +323,8 @@ def read_notice(payload: bytes) -> Notice:
 
 @final
 class Heard(NamedTuple):
-    """The answer to a question: the last round that was heard of whoever asks, the digest of that message, and what
-    the asker was last heard to say of its books, in this run or others.
+    """The answer to a question: the last round that was heard of the asker, the digest of that message, and the last
+    statements of its books, in this run or others.
     """
 
     nonce: bytes
@@ -329,11 +333,11 @@ class Heard(NamedTuple):
     books: tuple[bytes, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """As a payload of `ANSWER_BYTES` bytes."""
+        """The payload, of `ANSWER_BYTES` bytes."""
         return _ANSWER.pack(*self[:3], pack_handed(self.books))
 
 
 def read_answer(payload: bytes) -> Heard:
-    """An answer. Its nonce has to be compared by whoever asked: an old answer would look as good."""
+    """Read an answer. The asker has to compare its nonce: an old answer would look as good."""
     nonce, k, digest, books = _ANSWER.unpack(payload)
     return Heard(nonce, k, digest, unpack_handed(books))

@@ -1,20 +1,21 @@
-"""Losing a site for good, where only sums over all are read: everyone's words of a sum, or who goes on without whom.
+"""Losing a site in a run of masked sums: collecting the words of all sites, or agreeing whom to go on without.
 
-A masked sum needs the words of all of U. If one of them stays away, those who are left give the sum up and make it
-again without it, all of them or none. V_i is the set of sites that site i would go on without. It is written down and
-told in signed notices, it only grows, and it ends with the turn. A site
+A masked sum needs the words of all of U. If one of these sites stays silent, the others give the sum up and repeat it
+without that site, all of them or none. V_i is the set of sites that site i would go on without. It is written to the
+journal and told in signed notices, it only grows, and it ends with the turn. A site
 
     completes    the sum, if it has everyone's words and V_i is empty,
     gives up     the sum, and drops V_i, if everyone outside of V_i has said that it would go on without all of V_i,
     follows      a site j outside of V_i that did either, as j's next message shows; whom j dropped must be in V_i.
 
-A turn has two parts, and all of this holds in both. Nobody speaks for a sum before its proposer has said where it is
-taken (`summing.proposer`). A site that waits for that has said nothing, and may give the sum up like any other. If the
-proposal comes after all, it speaks, whatever V_i is: without its words nobody could complete the sum. So of a sum that
-is given up some may have spoken for it and others not, and nothing that was said for it counts (`Witness.given_up`).
+A turn has two parts, and all of this holds in both. No site sends words for a sum before its proposer has named the
+point (`summing.proposer`). A site that waits for the proposal has sent nothing, and may give the sum up like any other.
+If the proposal comes after all, it sends its words, whatever V_i is: without them nobody could complete the sum. So for
+a sum that is given up, some sites may have sent words and others not, and none of these words count
+(`Witness.given_up`).
 
-The message behind the last sum holds no words. By it a site that has completed that sum says so, with a digest of all
-that it has heard, once it is written down; and it is done only when u sites in all have said the same (`confirm`).
+The message after the last sum holds no words. With it a site says that it has completed that sum and written it down,
+and gives a digest of all that it has heard. It finishes only when u sites in all have said the same (`confirm`).
 
 Formal guarantees: two honest sites of which neither drops the other, and which follow honest ones only, end a turn
 alike. Let i drop D = V_i and k drop E = V_k, i outside of E and k outside of D. i has heard k, so V_k holds D; k has
@@ -24,20 +25,20 @@ drops E has heard from i that V_i holds E, so i loses nothing by asking for it; 
 nobody that it has not given up on itself. A bad j can part those who follow it from the others. Then they speak in
 different contexts, and stop: in the next turn, or at the end.
 
-At most c sites being bad, all honest sites that finish do so with the same model, whomever they followed. One that
-finishes has u sites that hold the same last sum after the same words. Two sets of u share more than c, as
-2 u > n + c, so an honest one; and that holds one sum for good, as it was on its disk before it said so.
+If at most c sites are bad, all honest sites that finish do so with the same model, whomever they followed. One that
+finishes has u sites that hold the same last sum after the same words. Two sets of u sites share more than c, as
+2 u > n + c, so they share an honest site; and that one keeps its sum, which was on its disk before it said so.
 
-It may not end: sites that suspect different ones, and of which each was suspected by somebody, wait for each other and
-stop. That takes several who are late by about the agreed time in one turn, or a relay that wants it.
+The run may not finish: sites that suspect different ones, and each of which is suspected by some site, wait for each
+other and stop. That takes several sites that are late by about the agreed time in one turn, or a malicious relay.
 
-None of this is needed for privacy: sites that end a turn differently speak in different contexts next, and nothing
-opens (docs/proofs/masked.md). What a sum costs that is made again was paid for beforehand.
+Privacy does not depend on any of this: sites that end a turn differently mask in different contexts next, and nothing
+opens (docs/proofs/masked.md). The cost of repeating a sum was paid beforehand.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast, final
 
 import numpy as np
 
@@ -48,6 +49,7 @@ from sottovoce.federation.site.events import Waiting
 from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Answer, Letter, Mail
 from sottovoce.federation.site.masks import Turn, members_digest
+from sottovoce.federation.site.part import Hearing
 from sottovoce.federation.site.stops import ForkedError, LostNeighbourError
 from sottovoce.federation.site.witness import Witness, left_behind
 from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Slot
@@ -56,12 +58,11 @@ if TYPE_CHECKING:
     from sottovoce.federation.site.seat import Seat
 
 T = TypeVar("T")
-Hearing: TypeAlias = Callable[[Collection[str]], Awaitable[dict[str, Answer[T]]]]
 
 
 class Settled(NamedTuple, Generic[T]):
-    """How a turn, or its first part, ended: with what was awaited, or with those whom it goes on without. What was said
-    is that of others; if somebody was dropped, of those who are left, as far as it was heard.
+    """How a turn, or its first part, ended: with all letters that were awaited, or with the sites that were dropped.
+    `letters` are those of other sites. If sites were dropped, they are those of the remaining ones that have come.
     """
 
     letters: dict[str, T]
@@ -69,18 +70,17 @@ class Settled(NamedTuple, Generic[T]):
 
 
 class Hands(NamedTuple, Generic[T]):
-    """What a turn needs of the process that it is a part of."""
+    """The functions of the running process that a turn calls."""
 
-    hear: Hearing[T]  # asks these once for their words, or their proposals
-    ask: Callable[
-        [frozenset[str]], Awaitable[None]
-    ]  # asks all but these what they last heard of us, if it was not done
-    dropped: Callable[[str], None]  # tells whoever watches
+    hear: Hearing[T]  # asks these sites once for their words, or their proposals
+    # Asks all sites but these what they last heard of this one, unless the process has done so.
+    ask: Callable[[frozenset[str]], Awaitable[None]]
+    dropped: Callable[[str], None]  # tells the watchers
 
 
 def end_of_run(seat: "Seat", witness: Witness) -> SumWords:
-    """What a site says, where the message behind the last sum would be: that it holds this sum, after just these words
-    of everyone, and will not make it again. It is made of no row.
+    """The message after the last sum. It says that the site holds this sum, after exactly these words of all sites, and
+    will not repeat it. It is computed from no row.
     """
     t = seat.journal.round + 1
     members, notices = members_digest(seat.members(t)), seat.notices(t)
@@ -96,19 +96,19 @@ async def confirm(
     Args:
         seat: the site, which has taken in the last sum.
         witness: all that it has heard until then.
-        mail: how it speaks.
-        board: what others say of the run.
-        policy: how long the silent are waited for.
-        hear: asks these once how the last sum ended for them.
+        mail: sends its message.
+        board: the notices of other sites.
+        policy: how long silent sites are waited for.
+        hear: asks these sites once how the last sum ended for them.
 
     Raises:
-        LeftBehindError: the others have made the sum again without this site.
-        ForkedError: others hold another sum, and too few hold this one.
-        LostNeighbourError: too few have spoken.
+        LeftBehindError: the others have repeated the sum without this site.
+        ForkedError: some sites hold another sum, and too few hold this one.
+        LostNeighbourError: too few sites have answered.
     """
     t, clock, ours = seat.journal.round, asyncio.get_running_loop().time, end_of_run(seat, witness)
     least = seat.agreement.analysis.members(len(seat.agreement.sites))
-    # On the disk before it is said: a process that had forgotten it could vote to make the sum again.
+    # On the disk before it is said: a process that had forgotten it could vote to repeat the sum.
     seat.journal.settle()
     place = mail.slot(t + 1, seat.site)
     await mail.deliver(place, mail.seal(place, ours.to_bytes()))
@@ -133,11 +133,11 @@ async def confirm(
 
 
 def open_end(seat: "Seat", mail: Mail, slot: Slot, data: bytes) -> Letter:
-    """What a site says behind the last sum, or `BadMessageError`; stops if it goes on without this one instead."""
+    """A site's message after the last sum, or `BadMessageError`; stops if that site goes on without this one."""
     try:
         return mail.open_letter(slot, data)
     except BadMessageError:
-        # Words for a sum that is made again are longer.
+        # Words for a repeated sum are longer.
         words = mail.open_letter(slot, data, seat.turn(slot.number).release - 1).words
         if words.testimony[seat.agreement.index(seat.site)].left:
             raise left_behind(seat.site, slot.site, slot.number - 1) from None
@@ -145,7 +145,7 @@ def open_end(seat: "Seat", mail: Mail, slot: Slot, data: bytes) -> Letter:
 
 
 def _not_confirmed(seat: "Seat", parted: set[str], late: set[str], same: int, least: int) -> SottovoceError:
-    """Why a site that holds the last sum does not finish: some hold another, or too few have spoken."""
+    """The error of a site that holds the last sum and cannot finish: some hold another, or too few have answered."""
     expected = (
         f"Expected word from at least {least} sites that they hold the same last sum, in round={seat.journal.round}"
     )
@@ -163,18 +163,18 @@ def _not_confirmed(seat: "Seat", parted: set[str], late: set[str], same: int, le
 
 
 def answered(seat: "Seat", t: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:
-    """Whether a site may say its words of sum t though some have not answered what they last heard of it: where it may
-    be gone on without them, and as many as a sum needs have answered.
+    """True if a site may send its words for sum t though some sites have not answered what they last heard of it. It
+    may if sites can be dropped, and as many as a sum needs have answered.
 
-    Half of the agreed time is left for its words: those who answered wait for them. Nobody is dropped for not
-    answering; and no sum opens twice because somebody was not asked, as every other site speaks in one context of it
-    only (docs/proofs/masked.md). So what may be missed is what the silent alone know of the site's books.
+    Half of the agreed time is left for its words, since the sites that answered wait for them. No site is dropped for
+    not answering. And no sum opens twice because a site was not asked, as every other site masks in one context of it
+    only (docs/proofs/masked.md). So all that may be missed is what only the silent sites know of this site's books.
     """
     lost = seat.agreement.lost_neighbour
     if not (seat.drops and t > (lost.go_on_after_round or 0)):
         return False
     least = seat.agreement.analysis.members(len(seat.agreement.sites))
-    # Without an attempt to spare, words that nobody can add up would be paid for.
+    # Without a spare attempt, the site would pay for words that may never open.
     enough = 1 + len(found) >= least and seat.turn(t).attempt < seat.agreement.analysis.spare
     return enough and all(silence.seconds >= lost.wait_seconds / 2 for silence in silences.values())
 
@@ -187,7 +187,7 @@ def refuse_left_behind(seat: "Seat", board: Board, t: int) -> None:
         for name in members - {seat.site}:
             without = board.votes_of(k, name)
             left = members - without
-            # As many as a sum needs: fewer cannot go on, whatever they say.
+            # Fewer sites than a sum needs cannot go on, whatever they say.
             enough = seat.site in without and len(left) >= least
             if enough and all(board.votes_of(k, other) >= without for other in left):
                 raise left_behind(seat.site, name, k)
@@ -195,15 +195,15 @@ def refuse_left_behind(seat: "Seat", board: Board, t: int) -> None:
 
 @final
 class Gathering(Generic[T]):
-    """One turn of one site, or the first part of it: what it has heard, and what has become of those who are silent.
+    """One turn of one site, or its first part: what the site has heard, and the votes about silent sites.
 
     Args:
         seat: the site.
         t: the number of the message whose sum is to be read.
-        mail, board, policy: how it hears, what others say of the run, and how long the silent are waited for.
-        hands: see there.
+        mail, board, policy: read messages, read notices, and say how long silent sites are waited for.
+        hands: functions of the process.
         seconds: between two looks.
-        proposers: in the first part, whose proposals are awaited; None in the second, where everyone's words are.
+        proposers: in the first part, the sites whose proposals are awaited; None in the second, which awaits words.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Gathering(Generic[T]):
         self.letters: dict[str, T] = {}
         self.proposers = proposers
         self.votes = seat.journal.votes(t)  # V, of this site
-        self.complete = False  # somebody has completed the sum, and is followed
+        self.complete = False  # this site follows one that has completed the sum
         self._silences: dict[str, Silence] = {}
 
     async def settle(self) -> Settled[T]:
@@ -232,14 +232,15 @@ class Gathering(Generic[T]):
 
     @property
     def _dropped(self) -> frozenset[str]:
-        """Whom the site has decided to go on without; after a crash, the process before it."""
+        """The sites that this site has decided to go on without, in this process or an earlier one."""
         return frozenset(name for name, k in self.seat.journal.absent.items() if k == self.t)
 
     async def _settled(self) -> Settled[T] | None:
+        """Follow other sites or give up the sum if this can be decided; the outcome once the turn has ended."""
         refuse_left_behind(self.seat, self.board, self.t)
         if not self._dropped and self.votes and not self.complete:
             await self._follow()
-        if not self._dropped and self.votes and not self.complete and self._all_agree():
+        if not self._dropped and self.votes and not self.complete and not self._undecided():
             self._give_up(self.votes)
         dropped = self._dropped
         if dropped or (not self._awaited() and (self.proposers is not None or self.complete or not self.votes)):
@@ -247,26 +248,18 @@ class Gathering(Generic[T]):
             return Settled({name: self.letters[name] for name in self.seat.agreement.names if name in wanted}, dropped)
         return None
 
-    def _all_agree(self) -> bool:
-        """Whether all who would be left have said that they go on without all of V."""
-        return all(self.board.votes_of(self.t, name) >= self.votes for name in self._left())
-
-    def _left(self) -> frozenset[str]:
-        """The others outside of V."""
-        return self.members - self.votes - {self.site}
-
     def _give_up(self, without: frozenset[str]) -> None:
-        """The sum is made again without these: written down before anything is said that shows it."""
+        """Drop these sites. It is in the journal before any message shows it."""
         self.seat.journal.drop(self.t, *sorted(without))
         self.board.ignore(without)
         for name in sorted(without):
             self.hands.dropped(name)
 
     async def _follow(self) -> None:
-        """Do as somebody outside of V has done, whose next message is there."""
-        for name in sorted(self._left()):
+        """End the turn as a site outside of V has ended it, if its next message is there."""
+        for name in sorted(self.members - self.votes - {self.site}):
             ended = await self._end_of(name)
-            # An honest site that drops somebody has heard that we would: nobody else is dropped on one site's word.
+            # An honest site drops only those that this site has voted to drop: no one site's word drops any other.
             if ended is None or not ended <= self.votes:
                 continue
             if ended:
@@ -275,26 +268,25 @@ class Gathering(Generic[T]):
             return
 
     async def _end_of(self, name: str) -> frozenset[str] | None:
-        """How a site has ended this turn: whom it dropped, nobody if it completed the sum; None if it is not shown."""
+        """The sites that a site has dropped in this turn, none if it completed the sum; None if it has not shown it."""
         turn = self.seat.turn(self.t)
         for slot in (self.mail.slot(self.t + 1, name), Slot(self.t + 1, name, Kind.POINT)):
             data = await self.mail.look(slot)
-            # Which of the two it is for is what we want to know; messages for different releases may differ in length.
-            for release in (turn.release + 1, turn.release) if data is not None else ():
+            if data is None:
+                continue
+            # The release shows how the turn ended. Messages for different releases may differ in length, so try both.
+            for release in (turn.release + 1, turn.release):
                 try:
-                    return self._end_in(name, self._opened(slot, cast(bytes, data), release), turn)
+                    if slot.kind is Kind.POINT:
+                        return self._end_in(name, self.mail.open_point(slot, data, release), turn)
+                    words = self.mail.open_letter(slot, data, release).words
+                    return self._end_in(name, cast(SumWords, words), turn)
                 except BadMessageError:
                     continue
         return None
 
-    def _opened(self, slot: Slot, data: bytes, release: int) -> SumWords | Point:
-        """What a site says or proposes for the next turn, if it is for this release."""
-        if slot.kind is Kind.POINT:
-            return self.mail.open_point(slot, data, release)
-        return cast(SumWords, self.mail.open_letter(slot, data, release).words)
-
     def _end_in(self, name: str, words: SumWords | Point, turn: Turn) -> frozenset[str] | None:
-        """How a site has ended the turn, by its message for the next one."""
+        """The same, from the site's message for the next turn."""
         if words.heading.turn == Turn(turn.release + 1, turn.attempt):
             return frozenset()
         told = zip(self.seat.agreement.names, words.testimony, strict=True)
@@ -310,19 +302,20 @@ class Gathering(Generic[T]):
     # -- listening ----------------------------------------------------------------------------------------------------
 
     def _awaited(self) -> frozenset[str]:
-        """Whose words of this sum, or whose proposals for it, are still missing."""
+        """The sites whose words for this sum, or whose proposals for it, are still missing."""
         if self.proposers is not None:
             return self.proposers - self.letters.keys() - {self.site}
         return self.members - (frozenset() if self.complete else self.votes) - self.letters.keys() - {self.site}
 
     def _undecided(self) -> frozenset[str]:
-        """Whose word is missing on those that this site would go on without."""
+        """The sites outside of V that have not voted for all of V; none if nothing is to be decided."""
         if self._dropped or self.complete or not self.votes:
             return frozenset()
-        return frozenset(n for n in self._left() if not self.board.votes_of(self.t, n) >= self.votes)
+        left = self.members - self.votes - {self.site}
+        return frozenset(name for name in left if not self.board.votes_of(self.t, name) >= self.votes)
 
     async def _listen(self) -> None:
-        """For one slice of time, or until there is news; then the policy judges those who are silent."""
+        """Listen for one slice of time, or until a notice comes; then the policy judges the silent sites."""
         clock = asyncio.get_running_loop().time
         words, began = self._awaited(), clock()
         if words:
@@ -333,12 +326,12 @@ class Gathering(Generic[T]):
         for name, answer in answers.items():
             if answer.content is not None:
                 self.letters[name] = answer.content
-                self._silences.pop(name, None)  # a sign of life: for its vote it has as long again
-        # A proposal is taken also of a site that this one would go on without: nothing more hangs on when it comes.
+                self._silences.pop(name, None)  # a sign of life, so its vote has the full time again
+        # A proposal counts also from a site in V, so such a site is not judged for its silence again.
         silent = (self._awaited() - (frozenset() if self.complete else self.votes)) | self._undecided()
         self._silences = {name: self._silences.get(name, Silence()) for name in sorted(silent)}
         for name, silence in self._silences.items():
-            # By the clock: news comes early, and often.
+            # Measured by the clock, since a notice may end the slice early.
             silence.add(min(clock() - began, self.seconds), answers.get(name, Answer(None)))
         self.board.check()
         if self._silences:
@@ -348,27 +341,24 @@ class Gathering(Generic[T]):
                 await self._lose(frozenset(late))
 
     async def _lose(self, late: frozenset[str]) -> None:
-        """Say that the site would go on without these too; or stop, before that is written down."""
+        """Vote to go on without these sites too; or stop, before that is written down."""
         if self.complete:
-            self._refuse_hidden(late)
+            raise LostNeighbourError(
+                f"Expected the words of {', '.join(sorted(late))} in round={self.t}, which others have read, got none: "
+                "the server keeps them from this site. When it shows them, run the same command again."
+            )
         self._refuse_too_few(late)
-        # Whoever is silent may have heard more of us than we know. Those with whom we would go on are asked first.
+        # A silent site may know messages of this one that this one does not. So the remaining sites are asked first.
         await self.hands.ask(self.votes | late)
         refuse_left_behind(self.seat, self.board, self.t)
         self.seat.journal.vote(self.t, *sorted(late))
         self.votes |= late
-        self._silences = {}  # the others have as long to say what they think of it
+        self._silences = {}  # the others have the full time to vote
         for name in sorted(late):
             await self.board.tell_vote(self.t, name)
 
-    def _refuse_hidden(self, late: frozenset[str]) -> None:
-        raise LostNeighbourError(
-            f"Expected the words of {', '.join(sorted(late))} in round={self.t}, which others have read, got none: the "
-            "server keeps them from this site. When it shows them, run the same command again."
-        )
-
     def _refuse_too_few(self, late: frozenset[str]) -> None:
-        """Stop if the sum may not be made again, or not with so few. What was learnt stands."""
+        """Stop if the sum may not be repeated, or not with so few sites. Earlier sums stay valid."""
         away, turn = self.votes | late, self.seat.turn(self.t)
         spare, left = self.seat.agreement.analysis.spare, len(self.members - away)
         if left >= self.least and turn.attempt < spare:

@@ -1,11 +1,11 @@
-"""A site that speaks in masked sums: it says masked words, and everyone goes on from the sum.
+"""A site's part in a run of masked sums: it sends masked words, and all sites go on from the sum.
 
-What all sites compute is one program (`sottovoce.sums`), a function of the opened sums alone. So a site writes down no
-state but the list of these sums, and after a crash runs the program again on them. Where the point of its next question
-is not the recorded one, up to rounding, it refuses; otherwise it goes on with the recorded bits.
+All sites run one program (`sottovoce.sums`), a function of the opened sums alone. So the only state that a site writes
+down is the list of these sums, and after a crash it runs the program again on them. If the point of the program's
+question differs from the recorded one by more than rounding, the site refuses; otherwise it uses the recorded bits.
 
-Before a sum, one of the sites says where it is taken, and the others take its bits (`prepare`). A sum that somebody is
-lost from is given up, and made again without it (`lost`).
+Before a sum, one of the sites proposes its point, and the others use the same bits (`prepare`). If a site is lost, the
+sum is given up and repeated without it (`lost`).
 """
 
 import asyncio
@@ -45,12 +45,12 @@ class AfterSum(Standing):
     """A site after a sum, or in the middle of one.
 
     Args:
-        witness: what it knows of everyone's words.
-        session: the program. It is the same object in all standings of a process, and only ever goes on.
+        witness: what it knows of all sites' messages.
+        session: the program. It is the same object in all standings of a process, and never goes back.
         context: of the sum that is being made.
-        question: its question, with the bits that all sites have taken.
-        opened: the sum that was opened last, packed.
-        gradient: norm of the noisy gradient of the mean loss, if that is what was opened last.
+        question: of that sum, with the bits that all sites use.
+        opened: the last opened sum, packed.
+        gradient: norm of the noisy gradient of the mean loss, if that was opened last.
     """
 
     witness: Witness
@@ -72,13 +72,13 @@ class AfterSum(Standing):
 
 @final
 class MaskedSums(Part):
-    """Masked words, of which everyone reads the sum."""
+    """A site's part in a run of masked sums."""
 
     def check(self) -> None:
         noise = self.seat.noise
         expect(noise is None, "masked sums with noise from the site's own seed", noise=type(noise).__name__)
         if not self.seat.over:
-            _ = self.masks  # refuses another seed than that of the agreed mask key
+            _ = self.masks  # refuses a seed that does not belong to the agreed mask key
 
     @cached_property
     def masks(self) -> Masks:
@@ -87,7 +87,7 @@ class MaskedSums(Part):
 
     @cached_property
     def summing(self) -> Summing:
-        """How it makes and reads sums. Rows are held out, if any are, in an order that follows from the seed."""
+        """The site's sums. Rows to hold out, if any, are chosen in an order that follows from the seed."""
         oracle = self.seat.oracle
         return Summing(self.agreement, replace(oracle, order=lambda: self.masks.order(len(oracle.sites.labels))))
 
@@ -109,7 +109,7 @@ class MaskedSums(Part):
 
     def has_model(self, last: Standing) -> bool:
         fit: Fit = cast(AfterSum, last).session.answer
-        return bool(fit.last.any())  # sums that come before a model, such as second moments, leave it at zero
+        return bool(fit.last.any())  # sums before the first model, such as second moments, leave it at zero
 
     # -- numbers and prices -------------------------------------------------------------------------------------------
 
@@ -126,12 +126,12 @@ class MaskedSums(Part):
 
     @property
     def confirms(self) -> bool:
-        """Others could have made the last sum again, if somebody may be dropped then."""
+        """True if sites may be dropped in the last sum, since the others could then have repeated it."""
         first = self.agreement.lost_neighbour.go_on_after_round or 0
         return self.seat.drops and self.seat.last_number > first
 
     def cost(self, q: int) -> Cost:
-        """The same however often the sum was made before; it holds against those who were assumed to collude."""
+        """The cost does not depend on the attempt; it holds against the assumed number of colluding sites."""
         a, analysis, n = self.agreement, self.agreement.analysis, len(self.agreement.sites)
         scale = 2.0**a.grid_bits * sqrt(analysis.honest(n))
         divergence = discretisation_divergence(self.summing.schedule[q - 1].numbers, scale)
@@ -139,7 +139,7 @@ class MaskedSums(Part):
         return Cost(analysis.cost(q, self.seat.oracle, analysis.agreed(self.seat.oracle)), divergence, assumed)
 
     def spare_costs(self) -> list[Cost]:
-        """As if all of them were the dearest."""
+        """The cost of the most expensive sum, for each spare attempt that is left."""
         analysis, n = self.agreement.analysis, len(self.agreement.sites)
         sigmas, numbers = analysis.multipliers(n), range(1, analysis.opened + 1)
         dearest = min(numbers, key=lambda q: sigmas[q - 1])
@@ -147,36 +147,36 @@ class MaskedSums(Part):
         each = self.cost(dearest)._replace(divergence=self.cost(longest).divergence)
         return [each] * (analysis.spare - len(self.partings()))
 
-    # -- where a sum is taken -----------------------------------------------------------------------------------------
+    # -- the point of a sum -------------------------------------------------------------------------------------------
 
     async def prepare(self, process: Process, k: int, before: Standing, policy: Policy) -> AfterSum | None:
         """The context of sum k, as its proposer has signed it, and the question with its bits; None if the sum is given
-        up before this site has spoken. Before the first sum everyone proposes, so that all know that they fit together.
+        up before this site has sent words. Before the first sum all sites propose, so that incompatible ones show.
         """
         before = cast(AfterSum, before)
-        # Whoever was left behind says nothing more, not even what is in its outbox.
+        # A site that was left behind sends nothing more, not even what is in its outbox.
         lost.refuse_left_behind(self.seat, process.board, k)
         seat, site, members, mail = self.seat, self.seat.site, self.seat.members(k), process.mail
         by, own = proposer(k, members), await asyncio.to_thread(self._own_point, k, before)
         place = Slot(k, site, Kind.POINT)
 
         async def propose() -> Point:
-            # What lies there already, a process before this one has said: it holds, whatever we would say now.
+            # A proposal that lies there already came from an earlier process of this site, and stays valid.
             held = (await mail.put(place, mail.seal(place, own.to_bytes()))).held
             try:
-                return self._checked(k, before, site, mail.open_point(place, held), own)
+                return self._accept_point(k, before, site, mail.open_point(place, held), own)
             except BadMessageError:
                 mail.refuse_held(place, held)
 
         def read(slot: Slot, data: bytes) -> Point:
-            return self._checked(k, before, slot.site, mail.open_point(slot, data), own)
+            return self._accept_point(k, before, slot.site, mail.open_point(slot, data), own)
 
         ask = process.hearing(k, read, Kind.POINT)
 
         async def hear(names: Collection[str]) -> dict[str, Answer[Point]]:
             found = await ask(names)
             if seat.drops and any(answer.content is None for answer in found.values()):
-                await propose()  # so that whoever is still in the turn before learns how it ended here
+                await propose()  # so that sites that are still in the turn before see how it ended here
             return found
 
         awaited = frozenset(members) if k == 1 else frozenset((by,))
@@ -184,10 +184,10 @@ class MaskedSums(Part):
         outcome = await self._settle(process, k, policy, hear, awaited)
         if outcome.dropped:
             return None
-        taken_up = (mine | outcome.letters)[by].proposal
+        proposal = (mine | outcome.letters)[by].proposal
         turn = seat.turn(k)
-        question = self.summing.adopt(turn.release, self._question(before), members, taken_up)
-        context = self.summing.context(turn, taken_up, members, seat.notices(k), before.witness.chain)
+        question = self.summing.adopt(turn.release, self._question(before), members, proposal)
+        context = self.summing.context(turn, proposal, members, seat.notices(k), before.witness.chain)
         past = self._past(process)
         if past.said == context.turn and past.context != context.digest():
             raise ForkedError(
@@ -200,11 +200,11 @@ class MaskedSums(Part):
     def _question(self, standing: AfterSum) -> Question:
         """The program's next question."""
         ask = standing.session.ask
-        assert ask is not None  # a run has as many rounds as its program has questions
+        assert ask is not None  # the program has as many questions as the run has rounds
         return ask.question
 
     def _own_point(self, k: int, before: AfterSum) -> Point:
-        """What this site would propose for sum k: from earlier sums alone."""
+        """This site's own proposal for sum k, from earlier sums alone."""
         seat, members, turn = self.seat, self.seat.members(k), self.seat.turn(k)
         with one_thread():
             made = self.summing.propose(turn.release, self._question(before), members)
@@ -212,21 +212,21 @@ class MaskedSums(Part):
         heading = Heading.of(context)._replace(context=bytes(DIGEST_BYTES))
         return Point(protocol(), before.witness.testimony, heading, made)
 
-    def _checked(self, k: int, before: AfterSum, name: str, came: Point, own: Point) -> Point:
-        """A proposal that may be taken. Any other stops the run, and names its sender. Where that can be gone on
-        without, or is this site itself, it is refused instead: `BadMessageError`.
+    def _accept_point(self, k: int, before: AfterSum, name: str, came: Point, own: Point) -> Point:
+        """The proposal of site `name`, if it is acceptable. Any other stops the run with an error that names it.
+        If the sender can be dropped, or is this site itself, the proposal is refused instead: `BadMessageError`.
         """
         seat = self.seat
         try:
-            # First of all, and stopping everybody before the first sum: nothing is spent, and it is soon mended.
+            # Checked first, and stops all sites before the first sum: nothing is spent, and it is easily mended.
             if came.version != own.version:
                 raise InputError(
                     f"Expected {own.version} at all sites, as here, got {came.version} at site={name!r}. Nothing was "
                     f"said in round={k}. What was proposed stays on the server: install the same version everywhere, "
                     "and agree on a new run."
                 )
-            # A heading stands for all that was heard. Testimony only helps to say where two part: whoever lies in it
-            # alone sends nobody away, and whoever judges by it need not come to what others come to.
+            # The heading decides: it identifies all that was heard. The testimony only helps to say what differs. A
+            # site that lies only in its testimony has nobody dropped, and sites could judge a testimony differently.
             if came.heading != own.heading:
                 before.witness.check(self.agreement, seat.site, name, came.testimony)
                 _refuse_other(k, name, came.heading, own.heading, name)
@@ -265,7 +265,7 @@ class MaskedSums(Part):
         return before
 
     def _past(self, process: Process) -> Past:
-        """What this site last spoke for, as its outbox has it."""
+        """This site's last masked message, from its outbox."""
         last = self.journal.last_said()
         said = self.journal.said(last)
         if said is None:
@@ -277,13 +277,15 @@ class MaskedSums(Part):
     # -- hearing ------------------------------------------------------------------------------------------------------
 
     async def collect(self, process: Process, k: int, read: Callable[[Slot, bytes], Letter], policy: Policy) -> Outcome:
-        """Everyone's words, which all who take part read, or give up together."""
+        """The words of all sites, which either all sites read, or give up together."""
         outcome = await self._settle(process, k, policy, process.hearing(k, read, Kind.SUM))
         return Outcome(outcome.letters, outcome.dropped)
 
     async def _settle(
         self, process: Process, k: int, policy: Policy, hear: Hearing[lost.T], proposers: frozenset[str] | None = None
     ) -> lost.Settled[lost.T]:
+        """Collect what `hear` asks for until the turn, or its first part, ends for all sites alike."""
+
         async def ask(but: frozenset[str]) -> None:
             if not process.asked:
                 await process.ask(k, policy, but)
@@ -300,7 +302,7 @@ class MaskedSums(Part):
     async def take_in(
         self, k: int, before: Standing, own: Letter, letters: Mapping[str, Letter], witness: Witness
     ) -> Standing:
-        """Open the sum; stops if somebody has masked something else than everyone here was told."""
+        """Open the sum; stops if a site has masked in another context than this one."""
         before = cast(AfterSum, before)
         context, question = before.context, before.question
         assert context is not None and question is not None  # noqa: PT018
@@ -311,7 +313,7 @@ class MaskedSums(Part):
             said[name] = words.words
 
         def go_on() -> Opened:
-            with one_thread():  # so that a site that comes back computes the same
+            with one_thread():  # so that a restarted site computes the same
                 opened = self.summing.open(context, question, said)
                 before.session.tell(opened)
                 return opened
@@ -331,10 +333,10 @@ class MaskedSums(Part):
     def answered(self, k: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:
         return lost.answered(self.seat, k, found, silences)
 
-    # -- what it leaves -----------------------------------------------------------------------------------------------
+    # -- the result ---------------------------------------------------------------------------------------------------
 
     def result(self, rounds: int, last: Standing) -> Finished:
-        """The model that everyone computes from the sums, and how good it is: no row is looked at."""
+        """The model, and how good it is, from the opened sums alone: the same at all sites."""
         fit: Fit = cast(AfterSum, last).session.answer
         model = np.asarray(fit.last[:, 0], dtype=np.float64)
         tallied = None
@@ -347,7 +349,7 @@ class MaskedSums(Part):
 
 
 def _refuse_other(k: int, name: str, theirs: Heading, ours: Heading, by: str) -> None:
-    """Stop if somebody speaks in another context than this site; `by` has proposed it."""
+    """Stop if site `name` is in another context than this one, which site `by` has proposed."""
     try:
         theirs.refuse_other(name, ours, by)
     except BadMessageError as error:
@@ -358,14 +360,16 @@ def _refuse_other(k: int, name: str, theirs: Heading, ours: Heading, by: str) ->
 
 
 def pack(opened: Opened) -> bytes:
-    """An opened sum of one run, as bytes: its question's point, its value, the noise in it and its number of rows."""
+    """An opened sum of one run as bytes: its point, its value, the standard deviation of its noise, its number of
+    rows.
+    """
     point, value = opened.question.point[:, 0], opened.value[:, 0]
     about = np.array([opened.std.item(), float(opened.rows)])
     return pack_arrays({"point": point, "value": value, "about": about})
 
 
 def unpack(data: bytes, question: Question, numbers: int, summing: Summing) -> Opened:
-    """The opened sum of such a question; `DamagedError` if the bytes are not of one, up to rounding of its point."""
+    """The opened sum of this question; `DamagedError` if the bytes are not of one, up to rounding of its point."""
     shapes = {"point": question.point[:, 0].shape, "value": (numbers,), "about": (2,)}
     arrays = {name: array.astype(np.float64, copy=False) for name, array in unpack_arrays(data, shapes).items()}
     try:
@@ -380,7 +384,7 @@ def unpack(data: bytes, question: Question, numbers: int, summing: Summing) -> O
 
 
 def replay(summing: Summing, sums: list[bytes]) -> Session[Fit]:
-    """The program after these sums."""
+    """Run the program again on these packed sums."""
     session = summing.begin()
     for line, data in zip(summing.schedule, sums, strict=False):
         assert session.ask is not None  # as many questions as lines

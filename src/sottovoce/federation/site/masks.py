@@ -1,19 +1,20 @@
-"""Masked words: what a site says of its rows where only the sum over all sites may be read.
+"""Masked words: the message of a site where only the sum over all sites may be read.
 
-In release q, of a vector v_i of site i's rows, over a grid g and with j over those of the set U of who takes part that
-site i shares a key with (all of them, but in large federations: `Agreement.key_partners`),
+In release q, v_i is a vector computed from site i's rows, g the step of a grid, U the set of sites that take part, and
+j runs over the sites in U that site i shares a key with (all of them, except in large federations:
+`Agreement.key_partners`):
 
     x_i = round(v_i / g) + Z_i                                          Z_i discrete Gaussian of scale s, exactly
     y_i = x_i + sum_{j > i} F(k_ij, ctx) - sum_{j < i} F(k_ij, ctx)      mod 2^64
     everyone:  S = sum_{i in U} y_i mod 2^64, read with its sign, times g
 
 F(k, ctx) are the words of ChaCha20 (zero nonce) under the key HMAC-SHA256(k, ctx), and k_ij comes from both sites'
-X25519 secret by HKDF-SHA256. Its label holds the agreement and both ends with all their keys, so even a key that is put
-forward by two sites makes two secrets.
+X25519 secret by HKDF-SHA256. Its label holds the agreement and both sites with all their keys, so even a key that two
+sites put forward makes two secrets.
 
-`Context` is all that has been said: two sites that were told different things use different masks, and nothing opens.
-Noise is a function of the context, of g and s, and of round(v/g) itself, so a site that is set back says the same words
-again, and another value gets other noise. What a site may answer for at all is one function, `expect_turn`.
+`Context` stands for all that has been said: two sites that heard different messages use different masks, and nothing
+opens. Noise is a function of the context, of g and s, and of round(v/g) itself. So a site that is set back sends the
+same words again, and another value gets other noise. One function decides what a site may send: `expect_turn`.
 Proofs: docs/proofs/masked.md.
 """
 
@@ -34,29 +35,29 @@ from sottovoce.federation.transport.wire import DIGEST_BYTES
 from sottovoce.noise.sampler import VERSION, Words, discrete_gaussian, encode_fields, keyed, shuffled
 from sottovoce.noise.secure import GRID_BITS, Grid, on_grid, value_digest
 
-# No other use of these keys begins a label like this.
+# Prefixes of labels; no other use of these keys has one of them.
 _PAIR, _MASK, _NOISE, _ORDER = "sottovoce pair v1", "sottovoce mask", "sottovoce share", "sottovoce order of rows"
 _CONTEXT, _PARTING = "sottovoce context v3", "sottovoce parting v1"
 LARGEST_SUM = 2**62  # grid steps, in size; a sum below it is read with the right sign
-_TAIL = 40  # standard deviations of a sum's noise that are never seen: their chance is below e^-800
+_TAIL = 40  # standard deviations of a sum's noise; the probability of more is below e^-800
 
 
 # -- the context ------------------------------------------------------------------------------------------------------
 
 
 class Turn(NamedTuple):
-    """Which sum: the release q, from 1 on, and how many sums of this run were given up before it."""
+    """A sum of a run: its release q, from 1 on, and the number of sums that were given up before it."""
 
     release: int
     attempt: int
 
     def is_behind(self, other: "Turn") -> bool:
-        """Whether it comes before the other in release or attempt. Neither ever goes back."""
+        """True if release or attempt is smaller than the other's. Neither ever decreases in a run."""
         return self.release < other.release or self.attempt < other.attempt
 
 
 class Parting(NamedTuple):
-    """A sum that was given up: all who are left have said, of all who were dropped, that they go on without them."""
+    """A sum that was given up: all sites in `left` have said that they go on without all sites in `dropped`."""
 
     number: int  # of the message for that sum
     dropped: tuple[str, ...]
@@ -70,15 +71,15 @@ class Context:
 
     Args:
         agreement: its digest, 32 bytes.
-        turn: which sum of which attempt.
-        members: U, who takes part, in the order of the agreement.
-        notices: a digest of all notices by which somebody was dropped, 32 bytes; see `notices_digest`.
-        transcript: a digest of all sums so far and what they were made of, 32 bytes.
-        point: the bits of the public point, as the proposer of this sum has signed them; see `bits`. Empty where there
-            is none.
+        turn: the sum, and the attempt.
+        members: U, the sites that take part, in the order of the agreement.
+        notices: a digest of all notices by which sites were dropped, 32 bytes; see `notices_digest`.
+        transcript: a digest of all sums so far and of the messages they were made of, 32 bytes.
+        point: the bits of the public point, as the proposer of this sum has signed them; see `bits`. Empty if the sum
+            has no point.
         grid: g, a power of two, from the proposer too.
         scale: s, of the noise of each site, in grid steps; from the proposer too.
-        numbers: how many words a message holds.
+        numbers: number of words in a message.
     """
 
     agreement: bytes
@@ -98,26 +99,26 @@ class Context:
         expect(self.numbers >= 1, "at least one number", numbers=self.numbers)
 
     def to_bytes(self) -> bytes:
-        """Injectively: every field with its kind and length first, and the names behind how many there are."""
+        """An injective encoding: every field after its kind and length, and the names after their number."""
         return encode_fields(
             _CONTEXT, self.agreement, *(int(part) for part in self.turn), len(self.members), *self.members,
             self.notices, self.transcript, self.point, float(self.grid), int(self.scale), int(self.numbers),
         )  # fmt: skip
 
     def digest(self) -> bytes:
-        """32 bytes that stand for exactly this context."""
+        """32 bytes that identify this context."""
         return sha256(self.to_bytes()).digest()
 
 
 def members_digest(members: Sequence[str]) -> bytes:
-    """32 bytes that stand for U."""
+    """32 bytes that identify U."""
     return sha256(encode_fields(_CONTEXT, *members)).digest()
 
 
 def notices_digest(partings: Sequence["Parting"]) -> bytes:
-    """32 bytes that stand for all notices by which somebody was dropped: who said of whom, and in which turn.
+    """32 bytes that identify all notices by which sites were dropped: who dropped whom, and in which turn.
 
-    Of their words, not of their bytes: a notice that is put again, into another mailbox, says the same.
+    The digest is of their content, not of their bytes: a notice that is put again, into another mailbox, is the same.
     """
     said = (
         encode_fields(_PARTING, int(p.number), len(p.dropped), *p.dropped, len(p.left), *p.left) for p in partings
@@ -126,35 +127,35 @@ def notices_digest(partings: Sequence["Parting"]) -> bytes:
 
 
 def bits(point: Array) -> bytes:
-    """A point, as it is in a context: every number by its bits."""
+    """A point as it stands in a context: the bits of every number."""
     return np.ascontiguousarray(point, dtype="<f8").tobytes()
 
 
-# -- what a site may answer for ---------------------------------------------------------------------------------------
+# -- when a site may send words ---------------------------------------------------------------------------------------
 
 
 class Past(NamedTuple):
-    """What a site has said in the run when it is asked to speak."""
+    """The last masked message of a site in the run."""
 
-    said: Turn = Turn(0, 0)  # the last that it has spoken for
-    context: bytes = b""  # the digest of the context that it spoke in
+    said: Turn = Turn(0, 0)  # the turn that it was for
+    context: bytes = b""  # the digest of the context that it was made in
 
 
 def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -> None:
-    """Refuse to speak, unless every rule that the guarantee rests on holds in this site's own view.
+    """Refuse to send words, unless every rule that the guarantee rests on holds in this site's own view.
 
     The site is in U, U is within the agreement and holds at least u sites, releases and attempts are as many as were
-    paid for, and (release, attempt) only ever rises. For one that it has spoken for there is one context, in which it
-    may say the same words again.
+    paid for, and (release, attempt) never decreases. For a turn that the site has sent words for there is one context,
+    in which it may send the same words again.
 
     Args:
         agreement: of masked sums.
-        site: which this is.
-        context: in which it is to speak.
-        past: what it has said, from its journal.
+        site: this site's name.
+        context: in which it is to send words.
+        past: its last message, from its journal.
 
-    Formal guarantees: whatever a site is told, it speaks for at most `rounds` + `spare` different turns, and for each
-    in one context that it is a part of, with at least u sites. Nothing here depends on rows.
+    Formal guarantees: whatever a site is told, it sends words for at most `rounds` + `spare` different turns, and for
+    each in one context that it is a part of, with at least u sites. Nothing here depends on rows.
     """
     a, (q, attempt), u = agreement.analysis, context.turn, agreement.analysis.members(len(agreement.sites))
     _rule(context.agreement == agreement.digest(), "the agreement that was signed", agreement=context.agreement.hex())
@@ -170,6 +171,7 @@ def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -
 
 
 def _rule(kept: bool, expected: str, **came: object) -> None:
+    """Refuse to send words unless this rule is kept."""
     if not kept:
         shown = ", ".join(f"{name}={value!r}" for name, value in came.items())
         raise PrivacyError(f"Expected {expected}, got {shown}. Nothing was said: ask the others what they heard.")
@@ -179,11 +181,12 @@ def _rule(kept: bool, expected: str, **came: object) -> None:
 
 
 def largest_honest(grid: Grid, total: float, sites: int) -> int:
-    """The most grid steps, in size, that a number of a sum of honest sites can be, but for a chance below e^-800 each.
+    """The largest absolute value, in grid steps, of a number of a sum of honest sites. Each number exceeds it with a
+    probability below e^-800.
 
     Args:
         grid: of the release.
-        total: a bound on the exact sum over all sites, in each coordinate: rows times what one row adds at most.
+        total: a bound on the exact sum over all sites, in each coordinate: number of rows times the bound for one row.
         sites: |U|.
     """
     most = ceil(total / grid.step * (1 + 1e-9)) + sites + _TAIL * grid.scale * (isqrt(sites) + 1)
@@ -191,22 +194,22 @@ def largest_honest(grid: Grid, total: float, sites: int) -> int:
     return most
 
 
-# -- speaking and reading ---------------------------------------------------------------------------------------------
+# -- masking and opening ----------------------------------------------------------------------------------------------
 
 
 @final
 class Masks:
-    """The secrets of one site under one agreement, and the one way to say something with them.
+    """The secrets of one site under one agreement, and the only way to mask with them.
 
     Args:
         agreement: of masked sums.
         site: which of its sites this is.
         seed: of this site for this agreement; refused if its public half is not in the agreement.
 
-    Formal guarantees: for all who lack the seed and the other end's, a pair's masks in different contexts are
-    independent uniform words, up to what it takes to tell HKDF, HMAC-SHA256, ChaCha20 and X25519 from ideal ones. The
-    same context and value give the same words. Values of all sizes are taken: NaN is 0, and what is beyond 2^52 steps
-    is 2^52 steps.
+    Formal guarantees: to anyone without the seeds of both sites of a pair, the pair's masks in different contexts are
+    independent uniform words, up to the advantage of telling HKDF, HMAC-SHA256, ChaCha20 and X25519 from ideal ones.
+    The same context and value give the same words. Values of all sizes are accepted: NaN counts as 0, and more than
+    2^52 steps as 2^52 steps.
     """
 
     def __init__(self, agreement: Agreement, site: str, seed: Seed) -> None:
@@ -218,23 +221,20 @@ class Masks:
                 "was made with: sottovoce site seed."
             )
         self.agreement, self.site, digest = agreement, site, agreement.digest()
-        others = [agreement.member(name) for name in agreement.key_partners(site)]
         # Functions hold the keys, not attributes: nothing that prints or stores this object can show them.
-        self._pairs = {other.name: keyed(self._pair(digest, own, other, seed)) for other in others}
-        self._noise = keyed(seed.noise_key(digest.hex()))
-
-    def _pair(self, digest: bytes, own: Member, other: Member, seed: Seed) -> bytes:
-        """k_ij: the same at both ends, and a function of who they are."""
-        assert other.mask_key is not None  # every site has one, or there would be no such agreement
-        first, second = sorted((own, other), key=lambda member: self.agreement.index(member.name))
-        return pair_key(seed.secret_with(other.mask_key), digest, first, second)
+        self._pairs, self._noise = {}, keyed(seed.noise_key(digest.hex()))
+        for name in agreement.key_partners(site):
+            other = agreement.member(name)
+            assert other.mask_key is not None  # every site of such an agreement has one
+            first, second = (own, other) if agreement.index(site) < agreement.index(name) else (other, own)
+            self._pairs[name] = keyed(pair_key(seed.secret_with(other.mask_key), digest, first, second))
 
     def words(self, context: Context, value: Array, past: Past) -> Words:
-        """y_i: what the site says in this context, if it may (`expect_turn`).
+        """y_i: the site's masked words in this context; refused unless `expect_turn` allows them.
 
         Args:
-            context: in which it speaks; its grid is the one that the value is rounded to, its scale that of the noise.
-            value: v_i, (numbers,), as it was computed from rows.
+            context: its grid is the one that the value is rounded to, its scale that of the noise.
+            value: v_i, (numbers,), as computed from rows.
             past: see `expect_turn`.
         """
         expect_turn(self.agreement, self.site, context, past)
@@ -248,14 +248,12 @@ class Masks:
         return noisy.view(np.uint64) + self._mask(context)
 
     def order(self, rows: int) -> Ints:
-        """The order of this site's rows by which some are held out: the same for the whole run, however often it
-        starts.
-        """
+        """The order of this site's rows, by which some are held out. It stays the same for the whole run."""
         return shuffled(self._noise(encode_fields(_ORDER, VERSION, rows)), rows)
 
     def _mask(self, context: Context) -> Words:
-        """The sum of the masks that this site shares with others of U: added for those behind it in the agreement,
-        subtracted for those before it.
+        """The sum of the masks that this site shares with others of U: added for sites after it in the agreement,
+        subtracted for sites before it.
         """
         label, own = encode_fields(_MASK, context.to_bytes()), self.agreement.index(self.site)
         total = np.zeros(context.numbers, dtype=np.uint64)
@@ -274,28 +272,26 @@ class Masks:
 
 
 def pair_key(secret: bytes, agreement: bytes, first: Member, second: Member) -> bytes:
-    """The key of two sites, from their X25519 secret: bound to the agreement and, in its order, to both ends with all
-    their keys.
+    """k_ij: the key of two sites, from their X25519 secret. It is bound to the agreement's digest and, in the order of
+    the agreement, to both sites with all their keys.
     """
-    ends = [part for end in (first, second) for part in (end.name, _raw(end), end.public_key.raw)]
+    ends: list[bytes | str] = []
+    for end in (first, second):
+        ends += [end.name, b"" if end.mask_key is None else end.mask_key.raw, end.public_key.raw]
     return hkdf(secret, _PAIR, agreement, *ends)
 
 
-def _raw(member: Member) -> bytes:
-    return b"" if member.mask_key is None else member.mask_key.raw
-
-
 def open_sum(context: Context, said: Mapping[str, Words], most: int) -> Ints:
-    """S, in grid steps: what all sites of U have said, summed, with its sign.
+    """S, in grid steps: the signed sum of the words of all sites of U.
 
     Args:
-        context: in which they spoke.
-        said: by site, of all of U and of nobody else.
-        most: the largest size of an honest sum, see `largest_honest`.
+        context: in which the words were made.
+        said: the words by site, of all of U and of no other site.
+        most: the largest absolute value of an honest sum, see `largest_honest`.
 
     Raises:
-        SpoiledError: no honest sites can have made this sum. Somebody has said something else than was agreed, or was
-            told something else; who it was cannot be told from a sum.
+        SpoiledError: honest sites cannot have made this sum. A site does not keep to the agreement, or heard other
+            messages than the rest; which site it was cannot be seen from a sum.
     """
     expect(set(said) == set(context.members), "the words of all who take part", sites=sorted(said)[:9])
     total = np.zeros(context.numbers, dtype=np.uint64)
@@ -303,7 +299,7 @@ def open_sum(context: Context, said: Mapping[str, Words], most: int) -> Ints:
         expect(said[name].shape == total.shape, f"{context.numbers} words of site {name}", shape=said[name].shape)
         total = total + said[name]
     steps: Ints = total.view(np.int64)
-    # Compared on both sides: the size of -2^63 is no number of 64 bits.
+    # Compared on both sides, since the absolute value of -2^63 does not fit into 64 bits.
     beyond = int(((steps > most) | (steps < -most)).sum())
     if beyond:
         raise SpoiledError(
@@ -315,5 +311,5 @@ def open_sum(context: Context, said: Mapping[str, Words], most: int) -> Ints:
 
 
 def from_steps(steps: Ints, grid: float) -> Floats:
-    """A sum in the units of what was summed. Steps beyond 2^53 are rounded, to the same number everywhere."""
+    """A sum in the units of its terms. Above 2^53 steps it is rounded, to the same number at all sites."""
     return steps.astype(np.float64) * grid

@@ -1,7 +1,7 @@
-"""The operator's part: the mailboxes of an agreed run, made on the message server before anyone starts.
+"""The operator's part: making the mailboxes of an agreed run on the message server, before any site starts.
 
-Sizes follow from the agreement: how long a message is, and how many there can ever be. So no member can fill the disk,
-and no run the room of another.
+The size and the number of messages follow from the agreement, and are limits on the server. So no member can fill the
+disk, and no run can use the space of another.
 """
 
 from typing import NamedTuple, final
@@ -19,15 +19,15 @@ from sottovoce.federation.transport.wire import MOST_NUMBER, Kind, Slot
 
 @final
 class Room(NamedTuple):
-    """What a run needs on the server."""
+    """The space that a run needs on the server."""
 
-    messages: int  # that can ever be put
-    size: int  # of the largest, in bytes
-    total: int  # bytes of all of them, as the server counts them
+    messages: int  # largest number of messages
+    size: int  # bytes of the largest message
+    total: int  # bytes of all messages, as the server counts them
 
 
 def room_for(agreement: Agreement) -> Room:
-    """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
+    """The space that the agreed run needs at most. Few of the small messages are put, unless sites restart often."""
     a, sites = agreement, len(agreement.sites)
     models, small = sites * format_of(a).messages, sites * most_notices(a) + most_answers(a)
     size, longest = max(largest_message(a), largest_notice(a)), max(a.names, key=len)
@@ -46,15 +46,15 @@ async def open_run(
     timeout: float = 30.0,
     told: Told = tell_nobody,
 ) -> Room:
-    """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused.
+    """Make the mailboxes. Repeating this changes nothing; mailboxes with other settings are refused.
 
     Args:
         agreement: of the run.
         server: its address.
-        operator: the files of the one certificate that may do this.
-        replicas: how many servers of a cluster keep a copy.
+        operator: the files of the operator's certificate; no other may do this.
+        replicas: number of servers of a cluster that keep a copy.
         timeout: in seconds.
-        told: is called while the server does not answer.
+        told: called while the server does not answer.
     """
     room = room_for(agreement)
     await create_stream(

@@ -1,4 +1,4 @@
-"""A site that speaks with noise of its own: it says a noisy model, hears its neighbours', and goes on from them."""
+"""A site's part in a run with noise of its own: it sends a noisy model, and goes on from its neighbours'."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +24,6 @@ from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Slot
 from sottovoce.noise.secure import SecureNoise
 from sottovoce.oracle.plain import Oracle
-from sottovoce.privacy import Event
 from sottovoce.privacy.accounting.discrete import discretisation_divergence
 from sottovoce.privacy.books.book import Cost
 from sottovoce.problem.graphs import Inbox
@@ -32,11 +31,11 @@ from sottovoce.problem.graphs import Inbox
 
 @final
 class OwnNoise(Part):
-    """Noisy models between neighbours."""
+    """A site's part in a run where every site sends noisy models to its neighbours."""
 
     @cached_property
     def algorithm(self) -> Algorithm[Any]:
-        """What every site does."""
+        """The agreed algorithm; refuses one without noise of its own."""
         algorithm = self.agreement.algorithm
         if not isinstance(algorithm, Algorithm):
             raise InputError(f"Expected an algorithm with noise of its own, got {type(algorithm).__name__}.")
@@ -61,7 +60,7 @@ class OwnNoise(Part):
     def has_model(self, last: Standing) -> bool:
         return bool(cast(Snapshot, last).said.any())
 
-    # -- prices: all rounds cost the same, against everybody (`terms`) ------------------------------------------------
+    # -- numbers and prices -------------------------------------------------------------------------------------------
 
     def partings(self) -> list[Parting]:
         return []
@@ -69,25 +68,20 @@ class OwnNoise(Part):
     confirms = False
 
     def cost(self, q: int) -> Cost:  # noqa: ARG002
-        return Cost(self.event, self.divergence)
+        return self._cost
+
+    @cached_property
+    def _cost(self) -> Cost:
+        """The cost of any round: all rounds cost the same, against everybody (`terms`)."""
+        a, noise = self.agreement, self.seat.noise
+        # The KL divergence, in nats, of one round's real noise from the event's, for a person at all of their sites.
+        draws = self.algorithm.draws_per_round * a.model_size * a.unit.sites
+        secure = noise is None or isinstance(noise, SecureNoise)
+        divergence = discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
+        return Cost(self.algorithm.cost(1, self.seat.oracle), divergence)
 
     def spare_costs(self) -> list[Cost]:
         return []
-
-    @cached_property
-    def event(self) -> Event:
-        """What one round costs."""
-        return self.algorithm.cost(1, self.seat.oracle)
-
-    @cached_property
-    def divergence(self) -> float:
-        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats. Of a person's
-        rows, at all of their sites.
-        """
-        a, noise = self.agreement, self.seat.noise
-        secure = noise is None or isinstance(noise, SecureNoise)
-        draws = self.algorithm.draws_per_round * a.model_size * a.unit.sites
-        return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
@@ -105,7 +99,7 @@ class OwnNoise(Part):
         vector, state = await asyncio.to_thread(release)  # while a site computes, it goes on listening
         process.probe("computed", k)
         words = Words(np.ascontiguousarray(vector[0, :, 0]), self.seat.binding, before.witness.testimony)
-        # Judged on noisy numbers: that they are too large tells nothing more.
+        # Checked on noisy numbers, so the refusal reveals nothing more than the message would.
         if not norm_of(words.vector) <= self.agreement.reach:
             raise DivergedError(
                 f"Expected a model of norm at most {self.agreement.reach:g}, the agreed radius, got a noisy one that "
@@ -117,12 +111,12 @@ class OwnNoise(Part):
         return replace(cast(Snapshot, before), state=unpack_state(state, self.start.state))
 
     async def collect(self, process: Process, k: int, read: Callable[[Slot, bytes], Letter], policy: Policy) -> Outcome:
-        """Everyone's message, but for those that the site goes on without."""
+        """The messages of all neighbours, except those that the site goes on without."""
 
         async def drop(k: int, name: str) -> None:
-            if not process.asked:  # whoever is silent may have heard more of us, and later nobody would ask it
+            if not process.asked:  # the silent site may know more messages of this one, and is not asked later
                 await process.ask(k, policy)
-            # Written down first: whoever was told that a site is gone can rely on it, also after a crash.
+            # Written down before anyone is told, so that what was told holds also after a crash.
             self.journal.drop(k, name)
             process.probe("dropped", k)
             process.watcher.tell(Dropped(k, name))
@@ -137,7 +131,7 @@ class OwnNoise(Part):
     async def take_in(
         self, k: int, before: Standing, own: Letter, letters: Mapping[str, Letter], witness: Witness
     ) -> Standing:
-        """Take in a round, and undo the past of those who are absent from this round on."""
+        """Take in a round, and undo the past of the sites that are absent from this round on."""
         before = cast(Snapshot, before)
         said, state = as_message(_vector(own)), before.state
         heard = {name: as_message(_vector(letter)) for name, letter in letters.items()}
@@ -162,20 +156,20 @@ class OwnNoise(Part):
         return False
 
     def result(self, rounds: int, last: Standing) -> Finished:
-        """The mean of the site's own last message and of those that it heard."""
+        """The mean of the site's own last message and of those that it heard in that round."""
         last = cast(Snapshot, last)
         left = sum(self.seat.takes_part(name, rounds) for name in self.seat.neighbours)
         said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))
         return Finished((said + heard) / (1 + left), said, rounds, self.journal.absent, last.state)
 
     def _oracle(self, k: int) -> Oracle:
-        """For the neighbours that were left at the end of round k."""
+        """The oracle for the neighbours that were left at the end of round k."""
         left = sum(self.seat.takes_part(name, k) for name in self.seat.neighbours)
         return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
 
 
 def as_message(vector: Array) -> Array:
-    """(d,) as it travels, to the stack of one node and one run that algorithms work on."""
+    """From a vector (d,) of a message to the shape (1, d, 1) that algorithms work on: one node, one run."""
     return vector.reshape(1, -1, 1)
 
 

@@ -1,8 +1,8 @@
-"""One site's seat in a run: what was agreed, and what only the site has.
+"""One site's seat in a run: the agreement, and the rows, keys and files that only this site has.
 
-Everything that can be checked before the first round is checked here, before anything is drawn or sent. A seat says
-what a round costs, what its noise depends on, and where the site stands; it sends nothing and waits for nobody,
-which is the runner's part.
+Everything that can be checked before the first round is checked here, before anything is drawn or sent. A seat knows
+the cost of a round, the inputs of its noise, and the site's state. It sends nothing and waits for nobody; the runner
+does.
 """
 
 from collections.abc import Iterator
@@ -36,12 +36,12 @@ from sottovoce.problem.sites import Sites
 
 
 def owner_of(agreement: Agreement, site: str) -> Owner:
-    """Whose journal it is: this site, in this run, under this agreement, with this software."""
+    """The owner of a journal: this site, in this run, under this agreement, with this software."""
     return Owner(agreement.run, agreement.digest().hex(), site, software())
 
 
 def committing(agreement: Agreement, site: str, rows: Sites) -> Commit:
-    """From a salt to the commitment to the rows; refused if the agreement says that it should be another."""
+    """The function from a salt to the commitment to the rows. It refuses a commitment other than the agreed one."""
     agreed = agreement.member(site).data_commitment
 
     def commit_to_rows(salt: bytes) -> str:
@@ -57,7 +57,7 @@ def committing(agreement: Agreement, site: str, rows: Sites) -> Commit:
 
 
 def booked_as(agreement: Agreement, site: str) -> str:
-    """How a run is called in the ledger of a site's rows: by its agreement, so that no other can go by its name."""
+    """The name of a run in the ledger of a site's rows. With the agreement's digest, no other run can have it."""
     return f"{agreement.run}/{site}/{agreement.digest().hex()[:16]}"
 
 
@@ -67,16 +67,16 @@ class Seat:
     """A site that is ready to run.
 
     Args:
-        agreement: what all have signed.
+        agreement: which all sites have signed.
         site: its name there.
         rows: its private rows.
         key: its private key.
         ledger: of exactly these rows.
         journal: of this run; see `owner_of`.
-        heads: what others have said of their books, in all runs of this site.
-        data: the SHA-256 of the data file, by which the books are known to others; None for that of the rows.
+        heads: other sites' statements of their books, from all runs of this site.
+        data: the SHA-256 of the data file, which names the books to others; None for that of the rows.
         noise: None at a real site, which makes its own. Anything but secure noise is refused, except in tests.
-        for_tests: only a test may say so.
+        for_tests: True only in tests; it allows any noise.
     """
 
     agreement: Agreement
@@ -112,55 +112,53 @@ class Seat:
 
     @cached_property
     def part(self) -> Part:
-        """Its part in the run, by the way its sites speak."""
+        """The site's part in the run: with masked sums, or with noise of its own."""
         return MaskedSums(self) if self.agreement.algorithm.way.masked else OwnNoise(self)
 
     @cached_property
     def source(self) -> Noise:
-        """The noise of this site in this run."""
-        return self._secure() if self.noise is None else self.noise
-
-    def _secure(self) -> SecureNoise:
-        """The exact discrete noise of this run, from the key in its journal."""
+        """The noise of this site in this run: exact and discrete, from its journal's key, unless a test gave one."""
+        if self.noise is not None:
+            return self.noise
         a = self.agreement.algorithm
         batch = a.batch.size if isinstance(a, PrivateAlgorithm) and a.batch is not None else 1
-        rows = self.agreement.member(self.site).rows
-        # The most that a gradient sums: rounding grows with it, and noise pays for that.
-        terms = max(rows, batch)
+        # The most terms that a gradient sums: its rounding grows with them, and the noise has to cover it.
+        terms = max(self.agreement.member(self.site).rows, batch)
         return SecureNoise(self.journal.noise_key, self.agreement.model_size, terms, self.agreement.grid_bits)
 
     def noise_after(self, chain: bytes) -> Noise:
-        """The noise of the round that comes after all that the chain stands for.
+        """The noise of the round after the messages that the chain identifies.
 
-        It is a function of the noise key, the agreement, site and rows (which the binding stands for), the chain, and
-        the numbers that it is added to. So whoever comes back from an old copy says the same again, and two different
-        numbers never get the same noise. Binding and chain have fixed lengths, so no two pairs have the same bytes.
+        It is a function of the noise key, the agreement, site and rows (which the binding identifies), the chain, and
+        the numbers that it is added to. So a site that is restored from an old copy sends the same message again, and
+        two different numbers never get the same noise. Binding and chain have fixed lengths, so no two pairs have the
+        same bytes.
         """
         return self.source.within(self.binding + chain) if isinstance(self.source, SecureNoise) else self.source
 
     @cached_property
     def binding(self) -> bytes:
-        """What every message of this run carries: it stands for the rows and the noise key."""
+        """The 32 bytes in every message of this run that identify the rows and the noise key."""
         return bind(self.agreement.digest(), self.site, self.journal.rows, self.journal.noise_key)
 
     def check_rows(self) -> None:
-        """Stop unless the rows are, bit by bit, those that the run began with."""
+        """Refuse rows that are not, bit by bit, those that the run began with."""
         self.journal.check_rows(committing(self.agreement, self.site, self.rows))
 
     @property
     def drops(self) -> bool:
-        """Whether a lost neighbour may be dropped."""
+        """True if a lost neighbour may be dropped."""
         return self.agreement.lost_neighbour.policy == "go-on"
 
     @cached_property
     def neighbours(self) -> tuple[str, ...]:
-        """The sites that it hears, as agreed, in order; also those that were dropped since."""
+        """The sites that it hears, as agreed, in order, including those that were dropped."""
         return self.agreement.neighbours(self.site)
 
     def with_neighbours(self, count: int) -> Oracle:
-        """The oracle of a site that has lost some neighbours.
+        """The oracle with `count` neighbours, for a site that has lost some.
 
-        Its noise and its cost stay what they were. Sensitivity is that of the gradient, 2 c1 n omega_i / m_i with the
+        Its noise and its cost stay the same. Sensitivity is that of the gradient, 2 c1 n omega_i / m_i with the
         agreed n omega_i, and sigma follows from epsilon, delta and the number of steps; the degree only enters what is
         done with a noisy gradient and with messages, which is post-processing. The regulariser keeps its agreed weight
         lam at every site.
@@ -168,12 +166,11 @@ class Seat:
         return replace(self.oracle, degrees=np.array([count]))
 
     # -- which sum a message is for ------------------------------------------------------------------------------------
-    # Where a site can be lost for good, a sum may be made again without it. Messages are numbered on: the one with
-    # number t is for release q = t - (sums that were given up before). All of this follows from who was dropped, and
-    # when.
+    # Where a site can be lost for good, a sum may be repeated without it. Messages are numbered on: the one with number
+    # t is for release q = t - (number of sums given up before). All of this follows from which sites were dropped when.
 
     def turn(self, t: int) -> Turn:
-        """What the message with number t is for: a release, and how many sums were given up before it."""
+        """The release that the message with number t is for, and the number of sums that were given up before it."""
         attempt = sum(parting.number < t for parting in self.part.partings())
         return Turn(t - attempt, attempt)
 
@@ -182,22 +179,22 @@ class Seat:
         return tuple(name for name in self.agreement.names if self.takes_part(name, t - 1))
 
     def notices(self, t: int) -> bytes:
-        """What stands for all notices by which somebody was dropped before the message with number t."""
+        """The digest of all notices by which sites were dropped before the message with number t."""
         return notices_digest([parting for parting in self.part.partings() if parting.number < t])
 
     @property
     def last_number(self) -> int:
-        """Of the run's last message, if nobody else is lost."""
+        """The number of the run's last message, if no other site is lost."""
         return self.agreement.algorithm.rounds + len(self.part.partings())
 
     @property
     def done(self) -> bool:
-        """Whether all rounds were taken in."""
+        """True if all rounds were taken in."""
         return self.journal.round >= self.last_number
 
     @property
     def over(self) -> bool:
-        """Whether the run is at its end: all rounds were taken in, and the last sum was confirmed if it must be."""
+        """True if the run is finished: all rounds were taken in, and the last sum was confirmed if it must be."""
         return self.done and (self.journal.wound_up or not self.part.confirms)
 
     # -- what it costs ------------------------------------------------------------------------------------------------
@@ -208,16 +205,16 @@ class Seat:
         return booked_as(self.agreement, self.site)
 
     def cost(self, k: int) -> Cost:
-        """What the message with number k is booked as."""
+        """The cost of the message with number k, as it is booked."""
         return self.part.cost(self.turn(k).release)
 
     def spending(self) -> Spending:
-        """The ledger as it is now: epsilon spent by all runs, the cap, what is left, and against whom it holds."""
+        """The ledger as it is now, over all runs."""
         ledger = self.ledger
         return Spending(ledger.total(), ledger.left(), ledger.cap, ledger.header.delta, ledger.colluding())
 
     def facts(self) -> Facts:
-        """What whoever watches may know from the start."""
+        """Public numbers of the run, for watchers."""
         a, done = self.agreement, self.turn(self.journal.round + 1).release - 1
         return Facts(
             a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, done,
@@ -228,11 +225,11 @@ class Seat:
 
     @cached_property
     def books(self) -> Books:
-        """What others are told of the ledger."""
+        """The statements of the ledger, for other sites."""
         return Books(self.ledger, self.key, rows_digest(self.rows) if self.data is None else self.data)
 
     def refused(self) -> BudgetError | None:
-        """Why the run may not go on, if not all its rounds fit under the cap. Nothing more is drawn then."""
+        """The error if not all rounds of the run fit under the ledger's cap; None if they do."""
         try:
             with damage_from_ledger():
                 costs = [self.cost(k) for k in range(1, self.last_number + 1)]
@@ -242,16 +239,16 @@ class Seat:
         return None
 
     def check_books(self) -> None:
-        """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time; and, while
-        there is something left to say, unless the journal is of this software and processor.
+        """Refuse a ledger and a journal that contradict each other, so that no round is ever drawn twice; and, as long
+        as the run is not finished, a journal that began under other software or on another kind of processor.
         """
         if self.journal.moved is not None and not self.over:
             raise self.journal.moved
         last = self.journal.round
         bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
         silent = {parting.number for parting in self.part.partings() if self.journal.said(parting.number) is None}
-        # The journal is ahead: rounds were taken in that the ledger does not know. Of a sum that was given up before
-        # this site spoke there is no message.
+        # The journal is ahead of the ledger: rounds were taken in that the ledger lacks. For a sum that was given up
+        # before this site sent words there is no message.
         unpaid = [k for k in range(1, last + 1) if k not in bound or (bound[k] is None and k not in silent)]
         if unpaid:
             raise DamagedError(
@@ -262,7 +259,7 @@ class Seat:
             said = self.journal.said(k)
             if message is None or (k <= last and said is None):
                 continue
-            # The ledger is ahead: a message was released that the journal does not have.
+            # The ledger is ahead of the journal: a message was released that the journal lacks.
             if said is None or digest(said.message) != message:
                 raise DamagedError(
                     f"Expected the message of round={k} in the journal, since the ledger says that it was released, "
@@ -271,22 +268,22 @@ class Seat:
                 )
 
     def reserve(self, k: int) -> None:
-        """Pay for round k, if it was not paid for. It is on the disk when this returns."""
+        """Pay for round k, unless it was paid for. The entry is on the disk when this returns."""
         with damage_from_ledger():
             self.ledger.reserve(self.booked, k, *self.cost(k), unit=self.agreement.unit)
 
     def bind(self, k: int, message: bytes) -> None:
-        """From now on round k has this message for ever. On the disk before it is sent."""
+        """Bind round k to this message for good. The entry is on the disk when this returns, before it is sent."""
         with damage_from_ledger():
             self.ledger.bind_message(self.booked, k, digest(message))
 
     def standing(self) -> Standing:
-        """Where the site stands after the last round that it finished: from the journal, or the start."""
+        """The site's state after the last finished round, from the journal, or before round 1."""
         last = self.journal.last()
         return self.part.start if last is None else self.part.load(last.content, last.round)
 
     def takes_part(self, name: str, k: int) -> bool:
-        """Whether round k ended with this neighbour."""
+        """True if this site had not been dropped when round k ended."""
         return self.journal.absent.get(name, k + 1) > k
 
 
@@ -297,10 +294,9 @@ def digest(message: bytes) -> str:
 
 @contextmanager
 def damage_from_ledger() -> Iterator[None]:
-    """Say what kind of trouble it is when the ledger cannot be used.
+    """Turn the ledger's errors into `DamagedError`, except a refused budget.
 
-    A refused budget stays what it is. Everything else that a ledger refuses means that its file and this run do not
-    belong together.
+    Any other refusal means that the ledger's file and this run do not belong together.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""What a site may tell its watchers of a round: digests of messages, and the size of what was opened.
+"""What a site reports of a finished round to its watchers: digests of messages, and the size of what was opened.
 
-Everything here is made of messages as they were sent, with their noise, or of sums of them that everyone opens. So it
-costs no privacy, whoever reads the log. Sums over this site's rows alone are never looked at.
+All of it is computed from messages as they were sent, with their noise, or from sums of them that all sites open. So it
+costs no privacy, whoever reads the log. Sums over this site's rows alone are not used.
 """
 
 import math
@@ -13,13 +13,13 @@ from sottovoce.federation.site.part import Standing
 
 
 def taken(agreement: Agreement, senders: Sequence[str], after: Standing, given_up: int = 0) -> Taken:
-    """Of a round in which `senders`, the site itself among them, were heard, and after which it stands there.
+    """The report of a round.
 
     Args:
         agreement: of the run.
-        senders: whose messages were heard.
-        after: where the site stands.
-        given_up: how many sums were, until then.
+        senders: the sites whose messages were heard, this one among them.
+        after: the state after the round.
+        given_up: number of sums that were given up until then.
     """
     testimony, size = after.witness.testimony, after.size(len(senders))
     heard = {name: testimony[agreement.index(name)].digest.hex() for name in senders}

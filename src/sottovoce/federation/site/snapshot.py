@@ -1,4 +1,4 @@
-"""What a site goes on from after a crash, as bytes: named arrays of doubles in the safetensors format.
+"""The state of a site with noise of its own as bytes, for its journal: named arrays of doubles as safetensors.
 
     SHA-256 of what follows (32 bytes) | the arrays
 
@@ -29,13 +29,13 @@ _LENGTH = struct.Struct("<I")
 
 
 def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
-    """Arrays of float64 under their names, as bytes, behind a digest of them."""
+    """Named arrays as bytes of float64, after a digest of them."""
     body = save({name: np.asarray(array, dtype=np.float64, order="C") for name, array in arrays.items()})
     return hashlib.sha256(body).digest() + body
 
 
 def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Exactly the arrays of these names and shapes; `DamagedError` for anything else."""
+    """The arrays, which must have exactly these names and shapes; `DamagedError` otherwise."""
     body = data[DIGEST_BYTES:]
     try:
         if hashlib.sha256(body).digest() != data[:DIGEST_BYTES]:
@@ -44,7 +44,7 @@ def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     except (ValueError, KeyError, SafetensorError) as error:
         raise DamagedError(f"Expected arrays in the journal, got other bytes: {error}. Restore the journal.") from error
     wanted = {(name, shape, np.dtype(np.float64)) for name, shape in shapes.items()}
-    # Nothing more and nothing less: an array too many is damage as well.
+    # An array too many is damage as well.
     odd = wanted ^ {(name, array.shape, array.dtype) for name, array in found.items()}
     if odd:
         names = sorted({name for name, *_ in odd})
@@ -52,7 +52,7 @@ def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             f"Expected the journal's arrays as this run has them, got others for {', '.join(names[:5])}. "
             "It is another version's, or was damaged: restore the journal."
         )
-    # States are finite by construction, so these bytes are not ours, whatever their digest says.
+    # States are finite by construction, so this site did not write these bytes, even if their digest fits.
     bad = [name for name, array in found.items() if not np.isfinite(array).all()]
     if bad:
         raise DamagedError(f"Expected finite numbers in the journal, got others in {', '.join(bad[:5])}. Restore it.")
@@ -60,27 +60,27 @@ def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
 
 
 def pack_state(state: Any) -> bytes:
-    """An algorithm's state, a named tuple of arrays."""
+    """The bytes of an algorithm's state, which is a named tuple of arrays."""
     return pack_arrays({f"{_STATE}{name}": array for name, array in state._asdict().items()})
 
 
 def unpack_state(data: bytes, like: Any) -> Any:
-    """The state, which must have the fields and shapes of `like`."""
+    """The state in these bytes, which must have the fields and shapes of `like`."""
     return _state_of(unpack_arrays(data, _shapes(like)), like)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Snapshot(Standing):
-    """A site after a round in which it spoke with noise of its own.
+    """The state of a site with noise of its own after a round.
 
     Args:
         state: the algorithm's, after `absorb`.
         said: the site's own last message, (1, d, 1).
         heard: the sum of its neighbours' last messages.
-        witness: what it knows of everyone's words.
-        edges: by neighbour, the sum over all rounds of (own message - its message). Kept only where a neighbour may be
-            dropped: it is what has to be undone then.
+        witness: what it knows of all sites' messages.
+        edges: by neighbour, the sum over all rounds of (own message - its message), which is undone when the neighbour
+            is dropped. Empty if no neighbour may be dropped.
     """
 
     state: Any
@@ -93,11 +93,11 @@ class Snapshot(Standing):
         return replace(self, witness=witness)
 
     def size(self, senders: int) -> float | None:
-        """Of the mean of the site's own model and those that it heard."""
+        """The norm of the mean of the site's own model and those that it heard."""
         return norm_of((self.said + self.heard)[0, :, 0]) / senders
 
     def dumps(self) -> bytes:
-        """As bytes: what it knows, behind its length, then the arrays."""
+        """The length of the witness, the witness, then the arrays."""
         known = self.witness.dumps()
         arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
         arrays |= {_SAID: self.said, _HEARD: self.heard}
@@ -106,7 +106,7 @@ class Snapshot(Standing):
 
     @classmethod
     def loads(cls, data: bytes, start: "Snapshot", agreement: Agreement) -> "Snapshot":
-        """From bytes. `start` is the snapshot before round 1 for the same neighbours; it has the same shapes."""
+        """The snapshot in these bytes. `start`, before round 1 and for the same neighbours, gives the shapes."""
         size = _LENGTH.size + (_LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else 0)
         witness = Witness.loads(data[_LENGTH.size : size], agreement)
         shapes = _shapes(start.state) | {_SAID: start.said.shape, _HEARD: start.heard.shape}
@@ -123,5 +123,5 @@ def _shapes(state: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
-    """A state of the kind of `like`, from named arrays."""
+    """A state of the class of `like`, from named arrays."""
     return type(like)(**{name: arrays[f"{_STATE}{name}"] for name in like._fields})

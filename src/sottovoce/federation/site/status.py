@@ -1,8 +1,8 @@
-"""Where a run stands, in a small file that the site's process keeps up to date and anyone at the site may ask for.
+"""The status of a run, in a small file that the site's process keeps up to date for anyone at the site.
 
-While a site runs it holds its ledger and its journal, so that nobody else can read them. `status.json` in the folder of
-the run says what there is to say: round, who is awaited, what was spent. Nothing in it is read off a row, and nothing
-depends on it: it is replaced as a whole and not synced, and a disk that is full stops nobody.
+A running site holds its ledger and its journal open, so that no other process can read them. `status.json` in the
+folder of the run gives the round, the awaited sites and the spending. Nothing in it is read off a row, and nothing
+depends on it: it is replaced as a whole and not synced, and a full disk does not stop the run.
 """
 
 import json
@@ -29,20 +29,20 @@ class Status:
     """A run at one site, as it was at `time`.
 
     Args:
-        run, site: which.
-        rounds: how many there are.
-        done: rounds that were taken in; of masked sums, those that were read.
-        doing: in words.
-        waiting: by neighbour whose message of the next round is missing, the seconds for which it has been silent.
+        run, site: ids of the run and the site.
+        rounds: number of agreed rounds.
+        done: number of rounds that were taken in; with masked sums, of opened sums.
+        doing: what the site is doing, in words.
+        waiting: the seconds for which each neighbour has been silent whose message of the next round is missing.
         absent: neighbours that the site goes on without, each with the first round without it.
         epsilon: of this run, as agreed, at `delta`.
         delta: as agreed.
         spent, cap: of all runs on these rows, at `cap_delta`; spent is None if no epsilon is large enough.
         left: the epsilon, at `cap_delta`, of the largest run that would still fit.
         cap_delta: of the ledger.
-        colluding: against how many colluding sites `spent` and `left` hold; None: against everybody.
-        given_up: masked sums that were made again, beside those that are done.
-        process: its number, while it runs; None once it has ended.
+        colluding: number of colluding sites against which `spent` and `left` hold; None: against everybody.
+        given_up: number of masked sums that were given up, not counted in `done`.
+        process: its process id while it runs; None once it has ended.
         time: when this was written, in UTC.
     """
 
@@ -105,7 +105,7 @@ class StatusFile(Watcher):
                 self._write(doing="stopped: interrupted", process=None)
 
     def _write(self, **changes: Any) -> None:
-        """Replace the file, as it is from now on."""
+        """Apply the changes, and replace the file."""
         if self._now is None:
             return
         self._now = replace(self._now, **changes, time=datetime.now(UTC).isoformat(timespec="seconds"))
@@ -119,7 +119,7 @@ class StatusFile(Watcher):
 
 
 def read_status(folder: Path) -> Status | None:
-    """Where the run of this folder stands; None if no process has said so yet."""
+    """The status of the run in this folder; None if there is no file yet."""
     place = folder / FILE
     try:
         data = json.loads(place.read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def read_status(folder: Path) -> Status | None:
 
 
 def is_running(status: Status) -> bool:
-    """Whether the process that wrote it is still there. One that was killed could not say that it ended."""
+    """True if the process that wrote the status still exists. One that was killed could not write that it ended."""
     if status.process is None:
         return False
     try:

@@ -1,22 +1,22 @@
-"""Why a site stops before the end. Whatever the reason, all that it ever said is in its ledger and in its journal.
+"""Errors that stop a site before the end of a run. In every case, all its messages are in its ledger and its journal.
 
-Each has an exit code of its own (`sottovoce.cli.app`), so that whoever runs a site can tell what may be resumed,
-and what needs people to talk first.
+Each error has an exit code of its own (`sottovoce.cli.exit_codes`). It tells whoever runs the site whether the run may
+be resumed, or people have to talk first.
 """
 
 from sottovoce.errors import PrivacyError, SottovoceError
 
 
 class LostNeighbourError(SottovoceError):
-    """A neighbour was silent for too long, and what was agreed for that is to stop. The run can be resumed."""
+    """A neighbour was silent for too long, and the agreement says to stop then. The run can be resumed."""
 
 
 class LeftBehindError(SottovoceError):
-    """The others have gone on without this site. It has no further part in the run."""
+    """The others have gone on without this site. It takes no further part in the run."""
 
 
 class UsedTwiceError(PrivacyError):
-    """Somebody else speaks, or has spoken, with this site's key: two processes, or a state put back from a copy."""
+    """Another process uses or has used this site's key: two processes, or a state folder restored from a copy."""
 
 
 class DamagedError(PrivacyError):
@@ -24,20 +24,20 @@ class DamagedError(PrivacyError):
 
 
 class BehindError(PrivacyError):
-    """The ledger lacks what this site has told others that it spent: it was set back, or there is another one."""
+    """The ledger lacks spending that this site has told others of: it was set back, or there is another one."""
 
 
 class ForkedError(SottovoceError):
-    """Somebody tells different sites different things. What this run has learnt should not be used."""
+    """A site or the server has told different sites different things. The model of this run should not be used."""
 
 
 class SpoiledError(SottovoceError):
-    """A sum that honest sites cannot have made. What was learnt before it stands; the run cannot go on from it."""
+    """A sum that honest sites cannot have made. Earlier sums stay valid; the run cannot go on from this one."""
 
 
 class DivergedError(SottovoceError):
-    """The site's own noisy model has left the agreed radius. Nobody would take it."""
+    """The norm of the site's own noisy model exceeds the agreed radius, so other sites would refuse it."""
 
 
 class NotWrittenError(SottovoceError):
-    """The run is over, and its results could not be written. They are in the journal."""
+    """The run is over, and its results could not be written. They can be recomputed from the journal."""

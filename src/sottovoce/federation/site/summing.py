@@ -1,10 +1,10 @@
-"""One site's part in masked sums: from a question and its own rows to masked words, and from everyone's words to the
-opened sum. It sends nothing and remembers nothing.
+"""Masked sums at one site: from a question and its own rows to masked words, and from all sites' words to the sum.
 
-Every question is a function of earlier sums alone, so all sites come to the same one, up to rounding, which is not the
-same on every processor. Masks cancel where contexts are equal bit by bit. So what follows from sums by floating point,
-the question's point, the grid and the scale of the noise, comes from one of the sites (`proposer`): the others check
-that it is what they have computed, up to rounding, and take its bits (`Summing.adopt`).
+Nothing is sent or stored here. Every question is a function of earlier sums alone, so all sites compute the same one,
+up to rounding, which differs between processors. But masks cancel only if contexts are equal bit by bit. So what is
+computed from sums in floating point, the question's point, the grid and the scale of the noise, comes from one of the
+sites (`proposer`). The others check that it equals what they computed, up to rounding, and use its bits
+(`Summing.adopt`).
 """
 
 import math
@@ -23,23 +23,24 @@ from sottovoce.oracle.plain import Oracle
 from sottovoce.sums.descent import Fit
 from sottovoce.sums.program import Opened, Question, Session
 
-# Of the length of a point, and of 1 / B: far above what processors differ by, far below what a model is good for.
+# Relative to the length of a point plus 1 / B: far above the differences between processors, far below a model's error.
 ROUNDING = 1e-6
-# Grid steps, of 2^30 and more: the proposer adds so many, so that its noise is enough at a site that rounds otherwise.
+# Grid steps that the proposer adds to the 2^30 and more of its noise, so that it suffices at a site that rounds
+# differently.
 SLACK = 16
-_NEARLY = 1e-9  # by how much sensitivities are rounded differently at most
+_NEARLY = 1e-9  # relative bound on the difference between two sites' rounded sensitivities
 
 
 @final
 class Proposal(NamedTuple):
-    """What all sites of a sum must hold bit by bit and follows from earlier sums by floating point."""
+    """Numbers that must be equal bit by bit at all sites of a sum, and follow from earlier sums in floating point."""
 
     point: Floats  # (numbers,) see `Question.point`
     grid: Grid
 
 
 def proposer(t: int, members: tuple[str, ...]) -> str:
-    """Who proposes for the message with number t: the sites of U in turn."""
+    """The site that proposes for the message with number t: the sites of U take turns."""
     return members[(t - 1) % len(members)]
 
 
@@ -49,7 +50,7 @@ class Summing:
 
     Args:
         agreement: of masked sums.
-        oracle: of this site's rows; to read alone, of none (`Agreement.public_oracle`).
+        oracle: of this site's rows; only to open sums, one without rows (`Agreement.public_oracle`).
     """
 
     def __init__(self, agreement: Agreement, oracle: Oracle) -> None:
@@ -62,19 +63,19 @@ class Summing:
         return self.analysis.begin(len(a.sites), a.features, a.data_norm, a.unit)
 
     def propose(self, q: int, question: Question, members: tuple[str, ...]) -> Proposal:
-        """What this site would have all others take for sum q. It follows from earlier sums, and from no row."""
+        """This site's proposal for sum q. It follows from earlier sums, and from no row."""
         grid = self._grid(q, question, members)
         return Proposal(question.point[:, 0].astype(np.float64), grid._replace(scale=grid.scale + SLACK))
 
     def adopt(self, q: int, question: Question, members: tuple[str, ...], proposal: Proposal) -> Question:
-        """The question with the proposal's bits in it; `BadMessageError` unless they are what was computed here, up to
-        rounding. Public numbers decide alone.
+        """The question with the proposal's bits; `BadMessageError` unless they equal what was computed here, up to
+        rounding. Only public numbers decide.
 
-        Formal guarantees: the noise that it asks for is at least what the point that it names needs here, and the grid
-        is the one that this noise needs, up to rounding of the sensitivity.
+        Formal guarantees: the proposed noise is at least what the proposed point needs here, and the grid is the one
+        that this noise needs, up to rounding of the sensitivity.
         """
         taken = self.with_point(question, proposal.point)
-        # A sensitivity next to a power of two may be rounded to either side of it.
+        # A sensitivity close to a power of two may be rounded to either side of it.
         steps = {self._grid(q, taken, members, nearly=nearly).step for nearly in (1 - _NEARLY, 1 + _NEARLY)}
         if proposal.grid.step not in steps:
             _refuse(f"a grid of step={max(steps):g}, got step={proposal.grid.step:g}")
@@ -84,7 +85,7 @@ class Summing:
         return taken
 
     def with_point(self, question: Question, point: Floats) -> Question:
-        """The question with these bits as its point; `BadMessageError` if they are further off than rounding."""
+        """The question with these bits as its point; `BadMessageError` if they differ by more than rounding."""
         own = question.point[:, 0]
         most = ROUNDING * (float(np.linalg.norm(own)) + 1 / self.oracle.sites.data_norm)
         apart = np.inf
@@ -98,14 +99,14 @@ class Summing:
     def context(
         self, turn: Turn, proposal: Proposal, members: tuple[str, ...], notices: bytes, transcript: bytes
     ) -> Context:
-        """What the sites of U must agree on for this sum. It follows from what all have heard, and from no row.
+        """The context of this sum. It follows from messages that all sites have heard, and from no row.
 
         Args:
-            turn: which sum.
+            turn: the sum, and the attempt.
             proposal: of its proposer.
             members: U, in the order of the agreement.
             notices: a digest of the notices by which the others were dropped.
-            transcript: a digest of all that was said before.
+            transcript: a digest of all earlier messages.
         """
         return Context(
             agreement=self.agreement.digest(), turn=turn, members=members, notices=notices, transcript=transcript,
@@ -114,18 +115,18 @@ class Summing:
         )  # fmt: skip
 
     def words(self, context: Context, question: Question, masks: Masks, past: Past) -> Words:
-        """What this site says in that context, if it may; see `Masks.words`. The question has the proposal's bits."""
+        """This site's masked words in that context, see `Masks.words`. The question must have the proposal's bits."""
         exact = question.of(self.oracle, question.over(self._counts(context.members)))[:, 0]
         return masks.words(context, exact, past)
 
     def open(self, context: Context, question: Question, said: Mapping[str, Words]) -> Opened:
-        """The sum of what everyone said: the same at all sites, bit by bit. `SpoiledError` for a sum that honest sites
-        cannot have made. The question has the proposal's bits.
+        """The sum of all sites' words, bit by bit the same at all sites; `SpoiledError` for a sum that honest sites
+        cannot have made. The question must have the proposal's bits.
         """
         grid, rows = Grid(context.grid, context.scale), question.over(self._counts(context.members))
         most = largest_honest(grid, rows * question.largest(self.oracle), len(context.members))
         value = from_steps(open_sum(context, said, most), context.grid)[:, None]
-        # As it was really added: by those who took part, on the grid.
+        # The noise that was really added: by the sites that took part, on the grid.
         std = context.grid * context.scale * math.sqrt(len(context.members))
         return Opened(question, value, np.full((1, 1), std), rows)
 
@@ -135,9 +136,7 @@ class Summing:
     def _grid(
         self, q: int, question: Question, members: tuple[str, ...], *, nearly: float = 1.0, step: float | None = None
     ) -> Grid:
-        """The grid of release q, from public numbers: for so many times the sensitivity, and with this step if it is
-        given.
-        """
+        """The grid of release q, from public numbers: for `nearly` times the sensitivity, with this step if given."""
         a, n = self.analysis, len(self.agreement.sites)
         rows = question.over(self._counts(members))
         sensitivity = nearly * float(question.sensitivity(self.oracle, rows).item())

@@ -1,13 +1,13 @@
-"""What a site knows of everyone's words, directly or by hearsay, and what follows from it.
+"""What a site knows of all sites' messages, directly or by hearsay, and the checks that follow from it.
 
-A relay may show one site what it hides from another, and a member may sign two different messages of one round. So
-every message carries its sender's testimony: of every site, the last round that the sender knows of, and the digest of
-its message in that round. News travels one edge per round. Neighbours' distances to a third site differ by one at
-most, so two testimonies about it soon speak of the same round: if they then differ, somebody was told something else,
-and the sites that see it name it and stop.
+A relay may show one site a message and hide it from another, and a member may sign two different messages of one round.
+So every message carries its sender's testimony: for every site, the last round that the sender knows of, and the digest
+of that message. News travels one edge per round. Neighbours' distances to a third site differ by one at most, so two
+testimonies about it soon name the same round. If their digests then differ, the two were told different things, and the
+sites that see it name the third site and stop.
 
-From testimonies a site also learns at once that a neighbour goes on without it, who else was left, and, if some were,
-whether the rest are still connected: of a site k edges away the news is k rounds old.
+From testimonies a site also learns that a neighbour goes on without it, which other sites were dropped, and whether the
+remaining ones are still connected: news of a site k edges away is k rounds old.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from sottovoce.federation.site.stops import (
 )
 from sottovoce.federation.transport.wire import DIGEST_BYTES
 
-REMEMBERED = 4  # rounds of everyone: neighbours' knowledge of a third site is at most two rounds apart
+REMEMBERED = 4  # rounds: neighbours' knowledge of a third site is at most two rounds apart
 _LENGTHS, _CHAIN = struct.Struct("<III"), b"sottovoce chain v1\0"
 _GIVEN_UP = b"sottovoce sum given up v1\0"
 
@@ -35,12 +35,12 @@ _GIVEN_UP = b"sottovoce sum given up v1\0"
 @final
 @dataclass(frozen=True)
 class Witness:
-    """What a site knows after a round. A new one is made by every round.
+    """What a site knows after a round. Every round makes a new one.
 
     Args:
-        chain: a digest of all that was ever heard, and of who was missing. The next noise is bound to it.
-        testimonies: the last few, newest first: what this site knew of everyone after each round.
-        bindings: of the sites, as first heard; empty where nothing was.
+        chain: a digest of all messages that were heard, and of which were missing. The next noise depends on it.
+        testimonies: what this site knew of all sites after each of the last few rounds, newest first.
+        bindings: of the sites, as first heard; empty for sites that were not heard.
     """
 
     chain: bytes
@@ -49,42 +49,39 @@ class Witness:
 
     @classmethod
     def start(cls, agreement: Agreement) -> "Witness":
-        """Before round 1."""
+        """The witness before round 1."""
         sites = len(agreement.sites)
         return cls(agreement.digest(), ((Sighting(),) * sites,), (b"",) * sites)
 
     @property
     def testimony(self) -> Testimony:
-        """What goes into the next message."""
+        """The testimony of the next message."""
         return self.testimonies[0]
-
-    def gone(self, agreement: Agreement) -> frozenset[str]:
-        """Whom somebody goes on without."""
-        return frozenset(n for n, s in zip(agreement.names, self.testimony, strict=True) if s.gone)
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
     def check(self, agreement: Agreement, site: str, sender: str, told: Testimony) -> None:
-        """Stop if what a neighbour testifies does not fit what we know.
+        """Stop if a neighbour's testimony contradicts what this site knows.
 
         Args:
-            agreement: whose sites these are.
-            site: who we are.
+            agreement: of the run.
+            site: this site's name.
             sender: the neighbour.
             told: its testimony.
 
         Raises:
-            LeftBehindError: it goes on without us.
-            UsedTwiceError: it has heard something else of us than we said.
-            ForkedError: it was told something else by a third site than we were.
+            LeftBehindError: it goes on without this site.
+            UsedTwiceError: it has heard another message of this site than was sent.
+            ForkedError: it has heard another message of a third site than this site.
         """
         mine = told[agreement.index(site)]
-        # First of all: whoever was left must say nothing more, whatever else does not fit.
+        # Checked first: a site that was dropped must send nothing more, whatever else does not fit.
         if mine.left:
             raise left_behind(site, sender, mine.round + 1)
         for name, sighting in zip(agreement.names, told, strict=True):
-            # Only rounds that we remember ourselves can be compared.
-            known = self._known(agreement.index(name), sighting.round)
+            i, k = agreement.index(name), sighting.round
+            # Only rounds that this site remembers itself can be compared.
+            known = next((t[i].digest for t in self.testimonies if t[i].round == k), None) if k > 0 else None
             if known is None or known == sighting.digest:
                 continue
             if name == site:
@@ -99,10 +96,6 @@ class Witness:
                 "keep to the agreement. Do not use this run's model; ask them."
             )
 
-    def _known(self, i: int, k: int) -> bytes | None:
-        """The digest of a site's message of round k, if it is remembered."""
-        return next((t[i].digest for t in self.testimonies if t[i].round == k), None) if k > 0 else None
-
     def after(
         self,
         agreement: Agreement,
@@ -111,10 +104,10 @@ class Witness:
         told: Mapping[str, Testimony],
         left: Mapping[str, int],
     ) -> "Witness":
-        """What is known after round k.
+        """What the site knows after round k.
 
         Args:
-            agreement: whose sites these are.
+            agreement: of the run.
             k: the round.
             said: digests of the messages of round k that were heard, this site's own among them.
             told: the neighbours' testimonies in these messages.
@@ -122,23 +115,25 @@ class Witness:
         """
         best = list(self.testimony)
         for testimony in told.values():
-            best = [_newer(ours, theirs) for ours, theirs in zip(best, testimony, strict=True)]
+            for i, (ours, theirs) in enumerate(zip(best, testimony, strict=True)):
+                newest = theirs if theirs.round > ours.round else ours
+                # That a site is gone spreads by hearsay; that it was left is this site's own decision.
+                best[i] = newest._replace(gone=ours.gone or theirs.gone, left=ours.left)
         for name, digest in said.items():
             i = agreement.index(name)
             best[i] = best[i]._replace(round=k, digest=digest)
         for name in left:
             i = agreement.index(name)
             best[i] = best[i]._replace(gone=True, left=True)
-        newest = tuple(best)
         heard = (said.get(name, bytes(DIGEST_BYTES)) for name in agreement.names)
         # All parts have a fixed length, so no two histories have the same bytes.
-        link = b"".join((_CHAIN, self.chain, struct.pack("<Q", k), pack_testimony(newest), *heard))
-        testimonies = newest, *self.testimonies[: REMEMBERED - 1]
+        link = b"".join((_CHAIN, self.chain, struct.pack("<Q", k), pack_testimony(tuple(best)), *heard))
+        testimonies = tuple(best), *self.testimonies[: REMEMBERED - 1]
         return replace(self, chain=hashlib.sha256(link).digest(), testimonies=testimonies)
 
     def given_up(self, agreement: Agreement, k: int, said: Mapping[str, bytes], left: Mapping[str, int]) -> "Witness":
-        """What is known after a sum that was given up. Not everyone has heard the same words for it, or has spoken, so
-        these are remembered, for whoever asks, and are no part of the chain; who was left is.
+        """What the site knows after a sum that was given up. Sites may have heard different messages for it, so these
+        are remembered for answers and testimonies, and not part of the chain; the dropped sites are part of it.
         """
         known = list(self.testimony)
         for name, digest in said.items():
@@ -150,23 +145,24 @@ class Witness:
         return replace(self, chain=hashlib.sha256(link).digest(), testimonies=testimonies)
 
     def with_binding(self, agreement: Agreement, name: str, binding: bytes) -> "Witness":
-        """The same, with a site's binding, which is remembered from its first message on."""
+        """The same with a site's binding, which is remembered from its first message on."""
         i = agreement.index(name)
         return replace(self, bindings=(*self.bindings[:i], binding, *self.bindings[i + 1 :]))
 
     def binding_of(self, agreement: Agreement, name: str) -> bytes | None:
-        """What a site has bound itself to, if it has been heard."""
+        """A site's binding; None if the site has not been heard."""
         return self.bindings[agreement.index(name)] or None
 
     def refuse_torn(self, agreement: Agreement, site: str, k: int) -> None:
-        """Stop if some were left and the rest is not connected any more: a relay could split a federation in this way.
+        """Stop if sites were dropped and the remaining ones are no longer connected: a relay could split a federation
+        in this way.
 
         In a connected federation news of a site travels one edge per round. A site whose news still comes at this pace
-        has not gone, whatever others say: otherwise one bad site could stop all.
+        is not gone, whatever others say: otherwise one dishonest site could stop all.
         """
         full = distances(agreement, site, frozenset())
         told = zip(agreement.names, self.testimony, strict=True)
-        # Left by ourselves, or said to be gone and indeed silent for longer than its distance explains.
+        # Dropped by this site, or said to be gone and silent for longer than its distance explains.
         gone = frozenset(name for name, s in told if s.left or (s.gone and s.round < k - full[name]))
         if not gone:
             return
@@ -186,14 +182,14 @@ class Witness:
     # -- as bytes -----------------------------------------------------------------------------------------------------
 
     def dumps(self) -> bytes:
-        """As bytes, for the journal: lengths, chain, testimonies, bindings."""
+        """Bytes for the journal: lengths, chain, testimonies, bindings."""
         held, bound = b"".join(map(pack_testimony, self.testimonies)), [b or bytes(DIGEST_BYTES) for b in self.bindings]
         lengths = _LENGTHS.pack(len(self.bindings), len(self.testimonies), len(held))
         return b"".join((lengths, self.chain, held, *bound))
 
     @classmethod
     def loads(cls, data: bytes, agreement: Agreement) -> "Witness":
-        """From the journal's bytes; `DamagedError` if they are another federation's, or none."""
+        """Read the journal's bytes; `DamagedError` if they are another federation's, or none."""
         try:
             sites, count, size = _LENGTHS.unpack_from(data)
             start = _LENGTHS.size + DIGEST_BYTES
@@ -211,14 +207,8 @@ class Witness:
         )
 
 
-def _newer(ours: Sighting, theirs: Sighting) -> Sighting:
-    """The later of two sightings of one site. That it is gone is hearsay and spreads; that it was left is one's own."""
-    newest = theirs if theirs.round > ours.round else ours
-    return newest._replace(gone=ours.gone or theirs.gone, left=ours.left)
-
-
 def left_behind(site: str, sender: str, k: int) -> LeftBehindError:
-    """The error of a site whose neighbour `sender` goes on without it since round k."""
+    """The error of a site whose neighbour `sender` has gone on without it since round k."""
     return LeftBehindError(
         f"Expected to take part until the end, got word from site={sender!r} that it goes on without site={site!r} "
         f"since round={k}: we were silent for too long. The others finish the run."
@@ -226,7 +216,7 @@ def left_behind(site: str, sender: str, k: int) -> LeftBehindError:
 
 
 def distances(agreement: Agreement, site: str, gone: frozenset[str]) -> dict[str, int]:
-    """How many edges away everyone is who can be reached without those who are gone."""
+    """The number of edges to every site that can be reached without those that are gone."""
     away, todo = {site: 0}, [site]
     for name in todo:
         for other in agreement.neighbours(name):
