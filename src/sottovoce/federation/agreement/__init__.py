@@ -1,1 +1,1 @@
-"""What sites agree on before anything is computed: terms, members and their keys, signatures, certificates."""
+"""The agreement of a federation: terms, members and their keys, signatures, certificates."""

@@ -1,10 +1,10 @@
-"""What the sites of a federation agree on, before anyone computes anything. All of it is public.
+"""The agreement of a federation: all that its sites agree on before anything is computed. All of it is public.
 
-An agreement is a TOML file that every site reads, and countersigns (`countersign`) if it agrees. Its digest is the
-SHA-256 of a canonical encoding of its content (`canonical`), so comments, spaces and the order of keys do not
-matter and everything else does. Every message of a run carries the digest.
+An agreement is a TOML file (`toml_file`) that every site reads, and countersigns (`signing`) if it agrees. Its digest
+is the SHA-256 of a canonical encoding of its content (`canonical`). So comments, spaces and the order of keys do not
+matter, and everything else does. Every message of a run carries the digest.
 
-Noise and steps of a site follow from agreed numbers alone: `public_oracle` has no data in it and gives them.
+A site's noise and steps follow from agreed numbers alone: `public_oracle` gives them without any data.
 """
 
 import hashlib
@@ -39,15 +39,15 @@ from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Poisson, Reals
 from sottovoce.problem.sites import Sites
 
-# 4 named the number of all rows beside those of each site; 3 knew no masked sums; 2 divided lam by the number of sites,
-# and had no weights.
+# Format 4 also had the total number of rows; 3 had no masked sums; 2 divided lam by the number of sites, and had no
+# weights.
 FORMAT = 5
 MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
-# With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
-# A hundred diameters are far outside of where honest models go.
+# With vectors of norm below this, no sum or product of a run comes near the largest floating-point number. Honest
+# models stay far within a hundred diameters.
 LARGEST_RADIUS, DIAMETERS = 1e12, 100
 LONGEST_NAME, LONGEST_WAIT = 80, 30 * 24 * 3600.0
-# The most that a coarse grid may add to delta, as a part of it.
+# The largest fraction of delta that a coarse grid may add to it.
 GRID_SHARE = 1e-3
 Policy: TypeAlias = Literal["wait", "stop", "go-on"]
 _RUN, _COMMITMENT = re.compile(r"[0-9a-f]{32}"), re.compile(r"sha256:[0-9a-f]{64}")
@@ -57,17 +57,17 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 @final
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One site.
+    """The entry of one site.
 
     Args:
-        name: a small word, see `identity`.
-        public_key: what its signatures are checked with.
-        rows: m_i, how many rows it brings. Public: noise is set by it.
+        name: a short word, see `identity`.
+        public_key: checks its signatures.
+        rows: m_i, the number of its rows. It is public, since the noise depends on it.
         data_commitment: "sha256:..." of a secret salt and the rows, to prove later which rows were used. Without a
-            secret salt it would reveal something about the rows, and no guarantee covers that. Needed for masked sums:
-            a seed then goes with one set of rows.
-        mask_key: what it makes secrets with, one with every other site, in federations of masked sums. The site has
-            signed it: another's key cannot be put forward as one's own.
+            secret salt it would reveal something about the rows, and no guarantee covers that. Needed for masked sums,
+            to tie a seed to one set of rows.
+        mask_key: with masked sums, the public key of its secrets with other sites. The site has signed it, so no site
+            can put forward another's key.
     """
 
     name: str
@@ -102,7 +102,7 @@ class LostNeighbour:
     Args:
         policy: "wait" for ever, telling people now and then; "stop" the run; or "go-on" without that neighbour.
         wait_seconds: how long a neighbour may be silent before it counts as lost.
-        go_on_after_round: with "go-on", the last round for which everyone is waited for.
+        go_on_after_round: with "go-on", the last round in which all sites are waited for without limit.
     """
 
     policy: Policy = "wait"
@@ -121,7 +121,7 @@ class LostNeighbour:
         )
         first = self.go_on_after_round
         expect(first is None or first >= 0, "go_on_after_round >= 0", go_on_after_round=first)
-        # 60 and 60.0 are one wait, so they must be one text: signatures are over it.
+        # Signatures are over the text, so 60 and 60.0 must have the same.
         object.__setattr__(self, "wait_seconds", float(self.wait_seconds))
 
 
@@ -134,24 +134,23 @@ class Agreement:
     """What all sites agree on.
 
     Args:
-        run: 128 random bits in hexadecimal, so that nothing said in one run can be used in another.
+        run: 128 random bits in hexadecimal, so that no message of one run can be used in another.
         created: when it was written, in UTC.
-        sites: who takes part; their order numbers the nodes of the graph.
-        edges: who hears whom, as pairs of names. Kept sorted. With masked sums everyone hears everyone; of more than
-            `observers.MOST_COMPLETE` sites that is not listed, and there are none here.
-        features: columns of a site's matrix.
+        sites: the members; their order numbers the nodes of the graph.
+        edges: the pairs of sites that hear each other, by name. Kept sorted. With masked sums all sites hear each
+            other; for more than `observers.MOST_COMPLETE` sites that is not listed, and `edges` is empty.
+        features: number of columns of a site's matrix.
         data_norm: bound on the norm of every row. The noise rests on it.
         algorithm: with all its settings, epsilon and delta among them.
         name: for people.
-        schema: how rows become numbers, as the text that `sottovoce.files.schema` writes; None where sites bring
-            arrays.
-        grid_bits: how fine the noise's grid is, see `sottovoce.noise.secure`.
+        schema: how rows become numbers, as the text that `sottovoce.files.schema` writes; None if sites bring arrays.
+        grid_bits: the fineness of the noise's grid, see `sottovoce.noise.secure`.
         radius: the largest norm of a message. A longer one is refused, and counts as silence of its sender. None: 100
-            times the algorithm's diameter, far outside of where honest models go. Masked words have no norm, and no
-            radius.
-        sites_per_person: where the schema names people, the most sites that a person has rows at: of that the sites
-            assure each other, since none sees the others' rows. None where single rows are protected.
-        lost_neighbour: what to do when a site falls silent. With masked sums, "go-on" is to make the sum again without
+            times the algorithm's diameter; honest models stay far within that. Masked words have no norm, so with
+            masked sums there is no radius.
+        sites_per_person: if the schema names people, the largest number of sites at which a person has rows. The sites
+            assure each other of it, since none sees the others' rows. None if single rows are protected.
+        lost_neighbour: what to do when a site falls silent. With masked sums, "go-on" means to repeat the sum without
             it, as long as spare attempts and least_sites allow.
     """
 
@@ -172,7 +171,7 @@ class Agreement:
     def __post_init__(self) -> None:
         _check_words(self)
         _check_members(self.sites)
-        # One content, one digest: the same edges in another order are the same agreement.
+        # The same edges in another order are the same agreement, and must have the same digest.
         object.__setattr__(self, "edges", _listed_edges(self))
         expect(1 <= self.features <= MOST_FEATURES, f"1 <= features <= {MOST_FEATURES}", features=self.features)
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
@@ -181,22 +180,24 @@ class Agreement:
         if isinstance(self.algorithm, Analysis):
             _check_masked(self, self.algorithm)
         else:
-            # Written down even where it was left out: a later version with another default must not change what was
+            # Written down even if it was left out: a later version with another default must not change what was
             # signed.
             object.__setattr__(self, "radius", self.reach)
             expect(0 < self.reach <= LARGEST_RADIUS, f"0 < radius <= {LARGEST_RADIUS:g} of messages", radius=self.reach)
-            _expect_no_mask_keys(self)
+            # Readers would take an unused mask key for a promise.
+            given = [site.name for site in self.sites if site.mask_key is not None]
+            expect(not given, "mask keys where sums are masked, and only there", sites=given[:5])
         _check_people(self)
         _check_algorithm(self)
         _check_schema(self)
         if isinstance(self.algorithm, Analysis):
             self.algorithm.check(self.public_oracle(max(self.sites, key=lambda site: site.rows).name))
 
-    # -- who ----------------------------------------------------------------------------------------------------------
+    # -- members and graph --------------------------------------------------------------------------------------------
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the sites, in order."""
+        """The sites' names, in order."""
         return tuple(site.name for site in self.sites)
 
     @cached_property
@@ -204,12 +205,12 @@ class Agreement:
         return {name: i for i, name in enumerate(self.names)}
 
     def index(self, name: str) -> int:
-        """The number of this site: its node in the graph, its place in testimonies. `InputError` for a stranger."""
+        """The number of this site: its node in the graph, its place in testimonies. Other names are refused."""
         expect(name in self._place, f"a site of this federation: {_some(self.names)}", site=name)
         return self._place[name]
 
     def member(self, name: str) -> Member:
-        """The entry of this site: its key and how many rows it brings."""
+        """The entry of this site."""
         return self.sites[self.index(name)]
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -217,7 +218,7 @@ class Agreement:
         return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
 
     def degree(self, name: str) -> int:
-        """How many sites it hears."""
+        """The number of sites that it hears."""
         return int(self.graph.degrees[self.index(name)])
 
     @cached_property
@@ -225,15 +226,15 @@ class Agreement:
         return keyring.ring(self.sites)
 
     def key_partners(self, name: str) -> tuple[str, ...]:
-        """With masked sums, the sites that it shares a key with, in order: all others, or the nearest on a ring. It
-        follows from the agreement, and stands in no file and no message.
+        """With masked sums, the sites that it shares a key with, in order: all others, or the nearest on a ring. They
+        follow from the agreement, and stand in no file and no message.
         """
         near = keyring.nearest(self._ring, self.names[self.index(name)], self.analysis.keys(len(self.sites)))
         return tuple(other for other in self.names if other in near)
 
     @property
     def analysis(self) -> Analysis:
-        """The algorithm, where only sums are read; refuses others."""
+        """The algorithm of an agreement on masked sums; refused for others."""
         if not isinstance(self.algorithm, Analysis):
             raise InputError(f"Expected an agreement on masked sums, got {type(self.algorithm).__name__}.")
         return self.algorithm
@@ -247,38 +248,38 @@ class Agreement:
 
     @cached_property
     def encoding(self) -> Schema | None:
-        """The schema, read."""
+        """The schema; None if sites bring arrays."""
         return None if self.schema is None else Schema.loads(self.schema)
 
     @cached_property
     def unit(self) -> Unit:
-        """What is protected: a row, or a person with all their rows at as many sites as was agreed."""
+        """What is protected: a row, or a person with all their rows at the agreed number of sites."""
         person = None if self.encoding is None else self.encoding.person
         return ROW if person is None else person.unit(self.sites_per_person or 1)
 
     @property
     def model_size(self) -> int:
-        """How many numbers a message holds: features times outputs of the loss."""
+        """Number of coefficients of a model: features times outputs of the loss."""
         return self.features * self.algorithm.loss.outputs
 
     @property
     def reach(self) -> float:
-        """The largest norm of a message: the radius, or what it is by default."""
+        """The largest norm of a message: the radius, or its default."""
         return DIAMETERS * terms.diameter_of(self.algorithm) if self.radius is None else float(self.radius)
 
     @property
     def grid_delta(self) -> float:
-        """What drawing noise on a grid adds to delta for every unit, at most; see `privacy.accounting.gaussian`."""
+        """The most that drawing noise on a grid adds to delta for any unit; see `privacy.accounting.discrete`."""
         return max(self.grid_delta_against(k, at) for at, k in self.algorithm.promises(len(self.sites)))
 
     def grid_delta_against(self, colluding: int, epsilon: float) -> float:
-        """The same where such an epsilon is to hold against so many colluding sites."""
+        """The same for the promise of this epsilon against so many colluding sites."""
         return self.algorithm.grid_delta(colluding, epsilon, len(self.sites), self.features, self.unit, self.grid_bits)
 
     # -- what a site computes with ------------------------------------------------------------------------------------
 
     def oracle_for(self, name: str, sites: Sites) -> Oracle:
-        """A site's own rows, bound to the agreed objective. They must be as many, as wide and as bounded as agreed."""
+        """A site's own rows with the agreed objective. Refused unless their number, width and bound are as agreed."""
         member = self.member(name)
         expect(sites.n == 1, f"the rows of the one site {name}", sites=sites.n)
         came = int(sites.counts[0])
@@ -297,8 +298,8 @@ class Agreement:
         )  # fmt: skip
 
     def public_oracle(self, name: str) -> Oracle:
-        """The same without any rows: how many there are is known, and nothing else. For numbers that everyone may know,
-        such as the noise; they take as long to find for a hundred million rows as for one.
+        """The same without any rows, only with their number. It gives numbers that everyone may know, such as the
+        noise, and takes no longer for a hundred million rows than for one.
         """
         row = sparse.csr_array((1, self.features), dtype=np.float64)
         like = Sites([row], [np.ones(1)], data_norm=self.data_norm, unit=self.unit, factors=[self._factors])
@@ -306,26 +307,26 @@ class Agreement:
 
     @property
     def _factors(self) -> Factors:
-        """Of one row, at its bounds, as the schema says that rows have them."""
+        """Weight and exposure of one row at their bounds, as far as the schema has them."""
         weighed, exposed = (
             self.encoding is not None and getattr(self.encoding, name) is not None for name in ("weight", "exposure")
         )
         return Factors(np.ones(1) if weighed else None, np.zeros(1) if exposed else None)
 
-    # -- one content, one digest --------------------------------------------------------------------------------------
+    # -- the digest ---------------------------------------------------------------------------------------------------
 
     def digest(self) -> bytes:
-        """32 bytes that stand for exactly this agreement. Signatures and messages carry them."""
+        """32 bytes that identify this agreement. Signatures and messages carry them."""
         return self._digest
 
     @cached_property
     def _digest(self) -> bytes:
-        # Asked for several times a round, and it takes longer the more sites there are.
+        # Cached: it is needed several times a round, and takes longer with more sites.
         return hashlib.sha256(b"sottovoce agreement\0" + canonical(settings.plain(self))).digest()
 
 
 def _content(agreement: Agreement) -> dict[str, object]:
-    """The tables of its file."""
+    """The content of an agreement's file, as tables."""
     optional = {"sites_per_person": agreement.sites_per_person, "schema": agreement.schema}
     data = {"features": agreement.features, "data_norm": float(agreement.data_norm)}
     messages = {} if agreement.radius is None else {"messages": {"radius": agreement.reach}}
@@ -348,7 +349,7 @@ settings.written_as(Agreement, _content)
 
 
 def canonical(table: Mapping[str, object]) -> bytes:
-    """The one encoding that digests are taken of: equal tables have equal bytes, and different ones different.
+    """The encoding that digests are taken of: equal tables have equal bytes, and different ones different bytes.
 
     JSON with sorted keys, no spaces, ASCII only. A float is written as the shortest decimal that reads back as the same
     double, always with a point or an exponent; a whole number without.
@@ -357,12 +358,12 @@ def canonical(table: Mapping[str, object]) -> bytes:
 
 
 def new_run() -> str:
-    """A run id that nobody has used: 128 bits of the operating system's randomness, in hexadecimal."""
+    """A new run id: 128 bits of the operating system's randomness, in hexadecimal."""
     return secrets.token_hex(16)
 
 
 def timestamp() -> str:
-    """The time in UTC, as an agreement writes it: whole seconds, and a Z at the end."""
+    """The time now in UTC, as an agreement writes it: whole seconds, with a Z at the end."""
     return datetime.now(UTC).strftime(_TIME)
 
 
@@ -375,7 +376,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _check_words(a: Agreement) -> None:
-    """Refuse a run id, a name or a time that is not spelled as it must be."""
+    """Refuse a run id, a name or a time in another form than agreements have."""
     expect(_RUN.fullmatch(a.run) is not None, "a run of 32 hexadecimal digits (128 random bits)", run=a.run[:80])
     named = len(a.name) <= LONGEST_NAME and (a.name == "" or a.name.isprintable())
     expect(named, f"a name of at most {LONGEST_NAME} printable characters", name=a.name[: 2 * LONGEST_NAME])
@@ -387,21 +388,21 @@ def _check_words(a: Agreement) -> None:
 
 
 def _check_members(sites: Sequence[Member]) -> None:
-    """Refuse too few or too many sites, names that come twice, and keys that two sites share."""
+    """Refuse too few or too many sites, repeated names, and keys that two sites share."""
     expect(2 <= len(sites) <= MOST_SITES, f"2 to {MOST_SITES} sites", sites=len(sites))
     name, count = Counter(site.name for site in sites).most_common(1)[0]
     expect(count == 1, "every site's name once", name=name, times=count)
     _expect_own_keys([(site.name, site.public_key.raw) for site in sites], "sottovoce site keygen")
     masks = [(site.name, site.mask_key) for site in sites if site.mask_key is not None]
-    # As X25519 sees them: with another's key under another spelling a site could cancel a third one's masks.
+    # As X25519 reads them: with another site's key in another spelling, a site could cancel a third one's masks.
     _expect_own_keys([(name, key.point) for name, key in masks], "sottovoce site seed")
-    # Nor may a key be used for both purposes, by one site or by two.
+    # No key may serve both purposes, at one site or at two.
     every = [(site.name, site.public_key.raw) for site in sites] + [(name, key.raw) for name, key in masks]
     _expect_own_keys(every, "sottovoce site seed")
 
 
 def _expect_own_keys(keys: Sequence[tuple[str, bytes]], command: str) -> None:
-    """Refuse a key that comes twice, and name those who share it."""
+    """Refuse a key that comes twice, and name the sites that share it."""
     key, count = Counter(key for _, key in keys).most_common(1)[0] if keys else (b"", 0)
     if count > 1:
         shared = ", ".join(dict.fromkeys(name for name, other in keys if other == key))
@@ -411,9 +412,7 @@ def _expect_own_keys(keys: Sequence[tuple[str, bytes]], command: str) -> None:
 
 
 def _listed_edges(a: Agreement) -> tuple[tuple[str, str], ...]:
-    """The edges as they are kept: none where so many sites all hear each other, since half a million pairs of names
-    would say no more than that.
-    """
+    """The edges to keep: sorted, and none for a large complete graph, whose list would be long and say nothing more."""
     if not a.algorithm.way.complete or len(a.sites) <= observers.MOST_COMPLETE:
         return _sorted_edges(a.names, a.edges)
     if a.edges:
@@ -422,7 +421,7 @@ def _listed_edges(a: Agreement) -> tuple[tuple[str, str], ...]:
 
 
 def _expect_complete(n: int, edges: Sequence[tuple[str, str]]) -> None:
-    """Refuse masked sums that not everyone would read."""
+    """Refuse a graph for masked sums that is not complete, as all sites have to read them."""
     if len(edges) != n * (n - 1) // 2:
         raise InputError(
             f"Expected a complete graph for masked sums, which everyone reads, got edges={len(edges)} of "
@@ -447,12 +446,12 @@ def _sorted_edges(names: Sequence[str], edges: Iterable[Sequence[str]]) -> tuple
 
 
 def _check_connected(names: Sequence[str], edges: set[tuple[int, int]]) -> None:
-    """Refuse edges that leave somebody out: news must be able to reach everyone."""
+    """Refuse edges that do not connect all sites: news must be able to reach every site."""
     heard: list[list[int]] = [[] for _ in names]
     for a, b in edges:
         heard[a].append(b)
         heard[b].append(a)
-    # From the first site along the edges; whoever is not met cannot be reached.
+    # Sites that cannot be reached from the first one along the edges.
     reached, todo = {0}, [0]
     while todo:
         fresh = set(heard[todo.pop()]) - reached
@@ -466,7 +465,7 @@ def _check_connected(names: Sequence[str], edges: set[tuple[int, int]]) -> None:
 
 
 def _check_algorithm(a: Agreement) -> None:
-    """Refuse settings of the algorithm that do not go with this graph, this grid or these rounds."""
+    """Refuse settings of the algorithm that do not fit this graph, this grid or these rounds."""
     if isinstance(a.algorithm, DPDSGD) and a.algorithm.largest_degree is not None:
         least = int(a.graph.degrees.max())
         came = a.algorithm.largest_degree
@@ -482,22 +481,16 @@ def _check_algorithm(a: Agreement) -> None:
     expect(first is None or first < rounds, f"go_on_after_round < rounds={rounds}", go_on_after_round=first)
 
 
-def _expect_no_mask_keys(a: Agreement) -> None:
-    """A key that is there for nothing would be taken for a promise."""
-    given = [site.name for site in a.sites if site.mask_key is not None]
-    expect(not given, "mask keys where sums are masked, and only there", sites=given[:5])
-
-
 def _check_masked(a: Agreement, algorithm: Analysis) -> None:
-    """Refuse masked sums that would hide less than they say, or that these sites could never make."""
-    n = len(a.sites)
+    """Refuse masked sums that would hide less than they promise, or that these sites could never make."""
+    n, u, spare = len(a.sites), algorithm.members(len(a.sites)), algorithm.spare
     if any(site.mask_key is None for site in a.sites):
         without = [site.name for site in a.sites if site.mask_key is None]
         raise InputError(
             f"Expected a mask key of every site for masked sums, got none of {_some(without)}. Let each make one with: "
             "sottovoce site seed."
         )
-    # A seed that was copied, with other rows behind it, would say two things under one mask: their difference is bare.
+    # A copied seed with other rows would send two values under one mask, whose difference is not hidden.
     if any(site.data_commitment is None for site in a.sites):
         without = [site.name for site in a.sites if site.data_commitment is None]
         raise InputError(
@@ -508,35 +501,27 @@ def _check_masked(a: Agreement, algorithm: Analysis) -> None:
         _expect_complete(n, a.edges)
     expect(a.radius is None, "no radius with masked sums, whose words have no norm", radius=a.radius)
     expect(a.grid_bits == GRID_BITS, f"grid_bits={GRID_BITS} with masked sums", grid_bits=a.grid_bits)
-    # Whichever sites are left, their sums must be over some rows.
-    algorithm.expect_rows(sorted(site.rows for site in a.sites)[: algorithm.members(n)])
-    # Every site looks on, and knows its own share of the noise: a promise against nobody would hold against no site.
+    # Sums over the smallest u sites must still be over enough rows.
+    algorithm.expect_rows(sorted(site.rows for site in a.sites)[:u])
+    # Every site sees the sums and knows its own share of the noise, so a promise against outsiders alone is not enough.
     expect((algorithm.colluding or 0) >= 1, "colluding >= 1 at real sites", colluding=algorithm.colluding)
     algorithm.expect_sites(n)
-    _check_keys(a, algorithm)
-    _check_attempts(a, algorithm)
-
-
-def _check_keys(a: Agreement, algorithm: Analysis) -> None:
-    """Refuse so few keys that those who may collude could, with those who may be left out, cut somebody off."""
-    n, keys = len(a.sites), algorithm.keys(len(a.sites))
-    gone = algorithm.colluders(n) + n - algorithm.members(n)
-    # Among so many neighbours on a ring there is a way around any fewer that are gone (docs/proofs/masked.md).
+    # With more neighbours on the ring than can be colluding or left out, no site is cut off (docs/proofs/masked.md).
+    keys, gone = algorithm.keys(n), algorithm.colluders(n) + n - u
     expect(keys > gone or keys == n - 1, f"keys of every site with more than {gone} others", keys=keys)
-
-
-def _check_attempts(a: Agreement, algorithm: Analysis) -> None:
-    """Refuse attempts that are paid for and can never be made, and losing sites without an attempt to spare."""
-    policy, u, spare = a.lost_neighbour.policy, algorithm.members(len(a.sites)), algorithm.spare
+    # Spare attempts that can never be made would be paid for, and without one no site could be lost.
+    policy = a.lost_neighbour.policy
     expect(
-        (policy == "go-on") == (spare > 0) == (u < len(a.sites)),
-        f"policy='go-on', spare > 0 and least_sites < {len(a.sites)} together with masked sums, or none of them",
+        (policy == "go-on") == (spare > 0) == (u < n),
+        f"policy='go-on', spare > 0 and least_sites < {n} together with masked sums, or none of them",
         policy=policy, spare=spare, least_sites=u,
     )  # fmt: skip
 
 
 def _check_people(a: Agreement) -> None:
-    """Refuse to leave open at how many sites a person may be, to say it of nobody, and what protects no people."""
+    """Refuse an agreement about people without the number of sites per person, one about rows with that number, and an
+    algorithm that cannot protect people.
+    """
     people, s = a.encoding is not None and a.encoding.person is not None, a.sites_per_person
     if people != (s is not None):
         raise InputError(
@@ -550,11 +535,11 @@ def _check_people(a: Agreement) -> None:
 
 
 def _check_schema(a: Agreement) -> None:
-    """Refuse a schema that nobody has reviewed, or that makes other rows or labels than were agreed."""
+    """Refuse a schema that was not reviewed, or whose rows or labels are not as agreed."""
     schema, loss = a.encoding, a.algorithm.loss
     if schema is None:
         return
-    # Values that were read off rows would be public with the agreement.
+    # An unreviewed schema may hold values that were read off rows, and would make them public.
     require_reviewed(schema)
     if isinstance(a.algorithm, Analysis) and a.algorithm.infers:
         require_inferable(schema)

@@ -1,8 +1,8 @@
 """Certificates for mutual TLS: a small authority for tests and small groups.
 
-A larger organisation has an authority of its own; then this module is not needed, and `server-config` is told how its
-certificates name the sites. Who signs certificates can let anyone connect, but can forge nothing: messages and
-agreements are signed with the sites' own keys (`identity`), which no authority ever sees.
+A larger organisation has an authority of its own. Then this module is not needed, and `server-config` is told how its
+certificates name the sites. The authority can let anyone connect, but cannot forge anything: messages and agreements
+are signed with the sites' own keys (`identity`), which no authority ever sees.
 
     ca.cert.pem, ca.key.pem           the authority; the key stays with whoever runs it
     server.cert.pem, server.key.pem   for the message server; good for serving only
@@ -46,7 +46,7 @@ _HOST = re.compile(r"(?=.{1,253}$)(?!-)[a-zA-Z0-9-]{1,63}(?:\.(?!-)[a-zA-Z0-9-]{
 @final
 @dataclass(frozen=True)
 class TLSFiles:
-    """What one end of a mutual TLS connection needs. All are PEM files."""
+    """The PEM files that one end of a mutual TLS connection needs."""
 
     authority: Path
     certificate: Path
@@ -54,15 +54,15 @@ class TLSFiles:
 
     @classmethod
     def within(cls, folder: Path, name: str) -> "TLSFiles":
-        """The files that this module writes, for one name."""
+        """The files in this folder for one name, as this module writes them."""
         return cls(folder / f"{AUTHORITY}.cert.pem", folder / f"{name}.cert.pem", folder / f"{name}.key.pem")
 
     def context(self) -> ssl.SSLContext:
-        """For a client: TLS 1.3, the server's name is checked, nobody but this authority is believed."""
+        """The TLS context of a client: TLS 1.3, the server's name is checked, only this authority is trusted."""
         read_secret(self.key)  # refuses a key that others can read
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        # RFC 5280 to the letter: a certificate without its key identifiers, say, is refused.
+        # Strictly RFC 5280: a certificate without its key identifiers, for example, is refused.
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         try:
             context.load_verify_locations(cafile=self.authority)
@@ -76,17 +76,17 @@ class TLSFiles:
         return context
 
     def _refuse_passphrase(self) -> str:
-        """Refuse an encrypted key: OpenSSL would ask for its passphrase on a terminal at which nobody sits."""
+        """Refuse an encrypted key. OpenSSL would otherwise ask for its passphrase on the terminal."""
         raise InputError(f"Expected a private key without a passphrase, got {str(self.key)!r}. Take it off first.")
 
 
 def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> Path:
-    """Make a new authority in this folder, which is made if need be. Returns the path of its certificate.
+    """Make a new authority in this folder, and the folder if needed. Returns the path of its certificate.
 
     Args:
-        folder: for ca.cert.pem and ca.key.pem. An authority that is there is never replaced.
+        folder: for ca.cert.pem and ca.key.pem. An existing authority is never replaced.
         name: for people, 1 to 60 characters.
-        days: how long it holds. No certificate of it may hold longer.
+        days: its validity. No certificate that it signs may be valid for longer.
     """
     from cryptography import x509
 
@@ -102,25 +102,25 @@ def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> 
 
 
 def issue_site(folder: Path, site: str, days: int = 365) -> TLSFiles:
-    """A certificate and key for one site, to connect with; good for `days` days. The authority lies in the
-    same folder.
+    """Make a certificate and key for one site, to connect with, valid for `days` days. The authority lies in the same
+    folder.
     """
     check_site_name(site)
     return _issue_client(folder, site, days)
 
 
 def issue_operator(folder: Path, days: int = 365) -> TLSFiles:
-    """A certificate and key for whoever opens runs on the message server; good for `days` days."""
+    """Make a certificate and key for the operator, who opens runs on the message server; valid for `days` days."""
     return _issue_client(folder, OPERATOR, days)
 
 
 def issue_server(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365) -> TLSFiles:
-    """A certificate and key for the message server.
+    """Make a certificate and key for the message server.
 
     Args:
-        folder: where the authority is, and the new files go.
-        hosts: all names and addresses that sites will use for the server. Others will not be believed.
-        days: how long it holds.
+        folder: of the authority, and for the new files.
+        hosts: all names and addresses that sites will use for the server. Others will be refused.
+        days: its validity.
     """
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -131,7 +131,7 @@ def issue_server(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365)
 
 
 def _issue_client(folder: Path, name: str, days: int) -> TLSFiles:
-    """A certificate that is good for connecting, with the bare name as its one DNS entry."""
+    """Make a certificate for connecting, with the bare name as its only DNS entry."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -142,19 +142,19 @@ def _issue_client(folder: Path, name: str, days: int) -> TLSFiles:
 def _issue(
     folder: Path, name: str, names: "x509.SubjectAlternativeName", purpose: "x509.ObjectIdentifier", days: int
 ) -> TLSFiles:
-    """A new key, and a certificate for it signed by the authority in this folder; refused if it would outlive that.
+    """Make a key and a certificate signed by the authority in this folder; refused if it would outlive the authority.
 
     Args:
         folder: of the authority, and for the new files.
         name: of the files, and the common name.
-        names: what the other end checks, as the subject's alternative names.
-        purpose: serving or connecting; one is never good for the other.
-        days: how long it holds.
+        names: the subject's alternative names, which the other end checks.
+        purpose: serving or connecting, never both.
+        days: its validity.
     """
     from cryptography import x509
 
     authority, authority_key = _load_authority(folder)
-    # A certificate that outlives its authority would be refused by the server one day, in the middle of a run.
+    # The server would refuse a certificate that outlives its authority, possibly in the middle of a run.
     until, last = _end(days), authority.not_valid_after_utc
     if until > last:
         raise InputError(
@@ -196,7 +196,7 @@ def _builder(
     subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey", issuer_key: "EllipticCurvePrivateKey",
     until: datetime,
 ) -> "x509.CertificateBuilder":  # fmt: skip
-    """What every certificate has: names, keys, a random serial number, and from when until when it holds."""
+    """The parts of every certificate: names, keys, a random serial number and the period of validity."""
     from cryptography import x509
 
     return (
@@ -218,21 +218,21 @@ def _save(
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     files = TLSFiles.within(folder, name)
-    # The key first: a certificate without its key would look finished.
+    # The key first, so that no certificate is ever there without its key.
     write_secret(files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     write_public(files.certificate, builder.sign(issuer_key, SHA256()).public_bytes(Encoding.PEM))
     return files
 
 
 def _new_key() -> "EllipticCurvePrivateKey":
-    """A key on the curve P-256, which every TLS library knows."""
+    """A new key on the curve P-256, which every TLS library supports."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def _common_name(name: str) -> "x509.Name":
-    """A subject that is nothing but a name."""
+    """A subject with nothing but a common name."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -240,7 +240,7 @@ def _common_name(name: str) -> "x509.Name":
 
 
 def _usage(signs_certificates: bool) -> "x509.KeyUsage":
-    """What the key may do: sign certificates (the authority), or prove who one is (all others). Never both."""
+    """The key's usage: signing certificates (the authority) or authentication (all others), never both."""
     from cryptography import x509
 
     return x509.KeyUsage(
@@ -257,13 +257,13 @@ def _usage(signs_certificates: bool) -> "x509.KeyUsage":
 
 
 def _end(days: int) -> datetime:
-    """The day on which it ends, that many days from now."""
+    """The end of validity, that many days from now."""
     expect(1 <= days <= _LONGEST_DAYS, f"1 <= days <= {_LONGEST_DAYS}", days=days)
     return datetime.now(UTC) + timedelta(days=days)
 
 
 def _host(host: str) -> "x509.GeneralName":
-    """A host as it stands in a certificate: an address, or a name."""
+    """A host as a certificate holds it: as an IP address or a DNS name."""
     from cryptography import x509
 
     try:

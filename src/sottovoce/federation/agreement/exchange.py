@@ -1,14 +1,14 @@
-"""What two sites need for a secret that nobody else has: an X25519 key pair each, made for one agreement.
+"""Secrets between two sites: each has an X25519 key pair, made for one agreement.
 
 The public half stands in the agreement as one line of text, `x25519:<base64 of the key>:<base64 of a signature>`. The
-signature is the site's own, over its name and the key: nobody can put forward a key in another's name. The private half
-comes from a seed of 32 random bytes, and so does the key of the site's noise. Whoever has the seed and the messages can
-take off both masks and noise, so it is used for one agreement and deleted with the end of its run.
+signature is the site's own, over its name and the key, so nobody can put forward a key in another site's name. The
+private half is derived from a seed of 32 random bytes, and so is the key of the site's noise. With the seed and the
+messages anyone could remove both masks and noise. So a seed is for one agreement, and deleted at the end of its run.
 
-X25519 does not tell all keys apart: the highest bit is not read, numbers from 2^255 - 19 on are read modulo that, and
-points that differ by one of small order give the same secrets with everyone. So a key is taken only as the one smallest
-number that it is, points of small order are refused, and `MaskKey.point` is equal for just those keys that X25519 takes
-for the same.
+X25519 treats some different keys as equal: it ignores the highest bit, reads numbers from 2^255 - 19 on modulo that
+number, and gives the same secrets for points that differ by one of small order. So a key is accepted only as the
+smallest of these numbers, points of small order are refused, and `MaskKey.point` is equal exactly for those keys that
+X25519 treats as equal.
 """
 
 import base64
@@ -47,7 +47,7 @@ _DOMAIN = "sottovoce seed v1"
 @final
 @dataclass(frozen=True)
 class MaskKey:
-    """The public half, with its owner's word for it.
+    """The public half, signed by its owner.
 
     Args:
         raw: the key, 32 bytes.
@@ -66,7 +66,7 @@ class MaskKey:
 
     @classmethod
     def from_text(cls, text: str) -> "MaskKey":
-        """Read `x25519:<base64>:<base64>`; white space around it is left out."""
+        """Read `x25519:<base64>:<base64>`; white space around it is ignored."""
         came = text.strip()
         parts = came.removeprefix(PREFIX).split(":")
         try:
@@ -93,15 +93,15 @@ class MaskKey:
         write_public(path, f"{self}\n".encode("ascii"))
 
     def is_of(self, name: str, key: PublicKey) -> bool:
-        """Whether the site of that name, whose signatures are checked with that key, has put it forward itself."""
+        """True if the site of that name has signed it; `key` checks the site's signatures."""
         return key.verify(self.proof, _claim(name, self.raw), Context.MASK_KEY)
 
     @cached_property
     def point(self) -> bytes:
         """32 bytes that are equal for two keys exactly if X25519 gives the same secrets with both.
 
-        It is the secret with the private key 2^254, which everyone knows. As 2^254 is a multiple of 8 and prime to the
-        order of the large subgroup, and as of what differs in sign X25519 sees one number, nothing else is lost.
+        It is the secret with the publicly known private key 2^254. That is a multiple of 8 and prime to the order of
+        the large subgroup, so only components of small order are lost; and X25519 does not see a sign anyway.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -131,18 +131,18 @@ settings.made_by(MaskKey, MaskKey.from_text)
 @dataclass(frozen=True, repr=False, eq=False)
 class Seed:
     """The secret of one site under one agreement: 32 random bytes, from which the private half of its mask key and the
-    key of its noise come. It is never printed.
+    key of its noise are derived. It is never printed.
     """
 
     raw: bytes
 
     def __post_init__(self) -> None:
-        # No message shows what came: it may be most of a seed.
+        # The error does not show the bytes: they may be most of a seed.
         expect(len(self.raw) == SEED_BYTES, f"a seed of {SEED_BYTES} bytes", bytes=len(self.raw))
 
     @classmethod
     def generate(cls) -> "Seed":
-        """A new one from the operating system's cryptographic source."""
+        """A new seed from the operating system's cryptographic source."""
         return cls(secrets.token_bytes(SEED_BYTES))
 
     @classmethod
@@ -157,21 +157,21 @@ class Seed:
         write_secret(path, self.raw)
 
     def noise_key(self, agreement: str) -> bytes:
-        """The key of the site's noise under the agreement of that digest, in hexadecimal: 32 bytes."""
+        """The key of the site's noise, 32 bytes; `agreement` is the agreement's digest in hexadecimal."""
         return hkdf(self.raw, _DOMAIN, "noise", agreement)
 
     def mask_key(self, name: str, key: SigningKey) -> MaskKey:
-        """The public half, put forward by the site of that name."""
+        """The public half, signed by the site of that name."""
         raw = self._private.public_key().public_bytes_raw()
         return MaskKey(raw, key.sign(_claim(name, raw), Context.MASK_KEY))
 
     def is_of(self, public: MaskKey) -> bool:
-        """Whether that public half belongs to this seed."""
+        """True if that public half belongs to this seed."""
         return self._private.public_key().public_bytes_raw() == public.raw
 
     def secret_with(self, other: MaskKey) -> bytes:
-        """32 bytes that the owners of both private halves can compute, and nobody else: the secret of X25519. It is no
-        key yet: see `hkdf`.
+        """The 32 bytes of the X25519 secret, which only the owners of the two private halves can compute. Keys are
+        derived from it by `hkdf`.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
@@ -191,8 +191,8 @@ class Seed:
 
 
 def hkdf(secret: bytes, *info: bytes | str | int | float) -> bytes:
-    """A key of 32 bytes from a secret, by HKDF-SHA256 (RFC 5869) without a salt. Keys of different fields are
-    independent for all who lack the secret.
+    """A key of 32 bytes from a secret, by HKDF-SHA256 (RFC 5869) without a salt. Keys for different fields are
+    independent to anyone without the secret.
     """
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -201,11 +201,11 @@ def hkdf(secret: bytes, *info: bytes | str | int | float) -> bytes:
 
 
 def _claim(name: str, raw: bytes) -> bytes:
-    """The bytes that a site signs. Names hold no zero byte, so no two pairs of name and key have the same."""
+    """The bytes that a site signs. Names hold no zero byte, so different pairs of name and key have different bytes."""
     return name.encode("ascii", "replace") + b"\0" + raw
 
 
 def _text(raw: bytes, proof: bytes) -> str:
-    """The one spelling."""
+    """A mask key as one line of text."""
     key, signature = (base64.b64encode(part).decode("ascii") for part in (raw, proof))
     return f"{PREFIX}{key}:{signature}"

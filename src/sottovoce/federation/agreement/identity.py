@@ -1,11 +1,11 @@
-"""Who a site is: a name, and an Ed25519 key pair.
+"""A site's identity: a name, and an Ed25519 key pair.
 
-A name is a small word that fits into file names, message subjects and certificates. The private half of the key never
+A name is a short word that fits into file names, message subjects and certificates. The private half of the key never
 leaves the site: it is a PEM file that only its owner may read. The public half is one line of text,
 `ed25519:<base64 of 32 bytes>`, which goes into the agreement.
 
-Every signature is over  context 0x00 data.  A context names what is signed and holds no zero byte, so that a signature
-made for one purpose can never be shown for another.
+Every signature is over  context 0x00 data.  A context names the purpose and holds no zero byte, so a signature that was
+made for one purpose is not valid for another.
 """
 
 import base64
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 PREFIX = "ed25519:"
 SIGNATURE_BYTES, KEY_BYTES = 64, 32
 LONGEST_NAME = 40
-# Names of others than sites, in files and certificates.
+# Names in files and certificates that no site may have.
 AUTHORITY, SERVER, OPERATOR = "ca", "server", "operator"
 _NAME = re.compile(rf"[a-z0-9](?:[a-z0-9-]{{0,{LONGEST_NAME - 2}}}[a-z0-9])?")
 _LARGEST_KEY_FILE = 10_000
 
 
 def check_site_name(name: str) -> None:
-    """Refuse what would not fit into a file name, a subject or a certificate, and the names that others have."""
+    """Refuse a name that does not fit into a file name, a subject or a certificate, or that is reserved."""
     expect(
         _NAME.fullmatch(name) is not None,
         f"a site's name of 1 to {LONGEST_NAME} small letters, digits and inner hyphens",
@@ -47,31 +47,31 @@ def check_site_name(name: str) -> None:
 
 def fingerprint_of(key: bytes) -> str:
     """80 bits of the SHA-256 of a public key, in groups of four digits."""
-    # Finding a second key with the same 80 bits takes 2^80 keys: more than anyone can make.
+    # Finding a second key with the same 80 bits takes 2^80 keys, which is infeasible.
     digits = hashlib.sha256(key).hexdigest()[:20]
     return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
 
 
 class Context(Enum):
-    """What a signature is for."""
+    """The purpose of a signature."""
 
     AGREEMENT = b"sottovoce agreement v1"
     MESSAGE = b"sottovoce message v1"
     MODEL = b"sottovoce model v1"
     STATEMENT = b"sottovoce statement v1"
     MASK_KEY = b"sottovoce mask key v1"
-    BOOKS = b"sottovoce books v1"  # never shown: secrets are made of it
+    BOOKS = b"sottovoce books v1"  # these signatures are never sent: secrets are derived from them
     CAP = b"sottovoce cap v1"
 
     def bind(self, data: bytes) -> bytes:
-        """The bytes that are signed."""
+        """The bytes to sign for this data."""
         return self.value + b"\0" + data
 
 
 @final
 @dataclass(frozen=True)
 class PublicKey:
-    """The public half: 32 bytes, and one line of text in files."""
+    """The public half of a key: 32 bytes, and one line of text in files."""
 
     raw: bytes
 
@@ -80,7 +80,7 @@ class PublicKey:
 
     @classmethod
     def from_text(cls, text: str) -> "PublicKey":
-        """Read `ed25519:<base64>`; white space around it is left out."""
+        """Read `ed25519:<base64>`; white space around it is ignored."""
         came = text.strip()
         try:
             raw = base64.b64decode(came.removeprefix(PREFIX).encode("ascii"), validate=True)
@@ -88,7 +88,7 @@ class PublicKey:
             raw = b""
         # Compared as text, so that one key has one spelling.
         if len(raw) != KEY_BYTES or str(cls(raw)) != came:
-            # Little of what came is shown: it may be a private key, given by mistake.
+            # Only the beginning is shown: the text may be a private key, given by mistake.
             raise InputError(
                 f"Expected a public key such as {PREFIX}<44 characters of base64>, got {len(came)} characters that "
                 f"begin with {came[:11]!r}. Make one with: sottovoce site keygen."
@@ -106,12 +106,12 @@ class PublicKey:
         write_public(path, f"{self}\n".encode("ascii"))
 
     def verify(self, signature: bytes, data: bytes, context: Context) -> bool:
-        """Whether the signature over this data was made with the private half, for this purpose.
+        """True if the signature over this data was made with the private half, for this purpose.
 
         Args:
-            signature: 64 bytes; of any other length it is wrong.
-            data: what was signed.
-            context: what the signature must be for. One made for another purpose is wrong here.
+            signature: 64 bytes; any other length is invalid.
+            data: the signed data.
+            context: the purpose; a signature for another purpose is invalid.
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -137,7 +137,7 @@ settings.made_by(PublicKey, PublicKey.from_text)
 @final
 @dataclass(frozen=True, repr=False, eq=False)
 class SigningKey:
-    """The private half. It is never printed, and leaves the process only into a file that its owner alone may read."""
+    """The private half of a key. It is never printed, and is written only to files that only their owner may read."""
 
     private: "Ed25519PrivateKey"
 
@@ -176,11 +176,11 @@ class SigningKey:
 
     @property
     def public(self) -> PublicKey:
-        """The public half."""
+        """The public half of this key."""
         return PublicKey(self.private.public_key().public_bytes_raw())
 
     def sign(self, data: bytes, context: Context) -> bytes:
-        """64 bytes over this data, good for this purpose only."""
+        """The signature over this data, 64 bytes, valid for this purpose only."""
         return self.private.sign(context.bind(data))
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ def write_secret(path: Path, content: bytes) -> None:
 def read_secret(path: Path) -> bytes:
     """The content of a file, unless others than its owner may read or write it."""
     with path.open("rb") as file:
-        # Asked of the open file: what is checked is what is read.
+        # Of the open file, so that the file that is checked is the one that is read.
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if os.name == "posix" and mode & 0o077:
             raise PrivacyError(
@@ -209,7 +209,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def read_public(path: Path) -> str:
-    """The text of a small public file; of other bytes, words that are no key."""
+    """The text of a small public file; if it is not ASCII, a text that is no key."""
     with path.open("rb") as file:
         content = _limited(path, file.read(_LARGEST_KEY_FILE + 1))
     try:
@@ -219,7 +219,7 @@ def read_public(path: Path) -> str:
 
 
 def _limited(path: Path, content: bytes) -> bytes:
-    """The content, unless the file is larger than any key: somebody has named the wrong one."""
+    """The content; refused if the file is larger than any key, so that it must be the wrong file."""
     expect(len(content) <= _LARGEST_KEY_FILE, f"a key file of at most {_LARGEST_KEY_FILE} bytes", file=str(path))
     return content
 
@@ -230,7 +230,7 @@ def write_public(path: Path, content: bytes) -> None:
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a new file, with these permissions from its first moment on."""
+    """Write a new file that has these permissions from its creation."""
     try:
         write_new(path, content, mode)
     except FileExistsError:

@@ -1,13 +1,13 @@
-"""Who shares a key with whom, where sites are too many for a key of every two.
+"""The pairs of sites that share a key, in federations with too many sites for a key of every pair.
 
-All sites stand on a ring, in an order drawn by a hash, and each shares a key with the nearest of them, equally many on
-both sides: a random regular graph that fewer sites than one has neighbours cannot cut (Harary's, with its nodes in
-random order; Bell et al. 2020). It is never sent: whoever has the agreement derives it, and so derives the same.
+All sites stand on a ring, in an order given by a hash, and each shares a key with its nearest sites, equally many on
+both sides. This is a random regular graph that cannot be cut by removing fewer sites than each has neighbours (Harary's
+graph with its nodes in random order; Bell et al. 2020). It is never sent: everyone derives it from the agreement.
 
-The order follows from the names and keys of all members, and from nothing else: not from the run, the time or a
-setting, which one person could try out until colluding sites stand where they like. Whoever registers last can still
-try out keys. The guarantee does not rest on the order: it counts the worst that so many sites could do in any place.
-What the order adds, for colluding sites that did not choose their place, is in docs/proofs/masked.md.
+The order follows only from the names and keys of all members. It does not depend on the run, the time or a setting,
+which one person could vary until colluding sites stand where they want. The site that registers last can still try out
+keys. The guarantee does not rest on the order: it assumes the worst places for colluding sites. What the order adds,
+for colluding sites that did not choose their place, is in docs/proofs/masked.md.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,7 @@ _SEED, _PLACE = "sottovoce ring v1", "sottovoce place v1"
 
 
 def ring(sites: "Sequence[Member]") -> tuple[str, ...]:
-    """The names of all sites in the order of the ring, which has no beginning.
-
-    The order in which they are given plays no part.
-    """
+    """The names of all sites in the order of the ring, which does not depend on the order of `sites`."""
     ends = [(site.name, site.public_key.raw, b"" if site.mask_key is None else site.mask_key.raw) for site in sites]
     seed = sha256(encode_fields(_SEED, len(ends), *(part for end in sorted(ends) for part in end))).digest()
     return tuple(
@@ -40,8 +37,8 @@ def nearest(order: Sequence[str], name: str, keys: int) -> frozenset[str]:
 
     Args:
         order: of all sites, see `ring`.
-        name: of one of them.
-        keys: an even number, or one less than there are sites.
+        name: of one site.
+        keys: an even number, or the number of sites less one.
     """
     n = len(order)
     expect(0 <= keys < n and (keys % 2 == 0 or keys == n - 1), f"an even number of keys below {n}, or all", keys=keys)

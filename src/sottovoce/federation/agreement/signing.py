@@ -1,7 +1,7 @@
-"""Countersignatures: every site signs the digest of the agreement, and nobody starts before all have signed.
+"""Countersignatures: every site signs the digest of the agreement, and no site starts before all have signed.
 
-A signature is a small JSON file beside the agreement, `federation.NAME.sig`. It is over the site's name and the
-digest, so changing anything that was agreed makes all signatures void.
+A signature is a small JSON file beside the agreement, `federation.NAME.sig`. It is over the site's name and the digest,
+so any change of the agreement's content makes all signatures invalid.
 """
 
 import base64
@@ -21,7 +21,7 @@ _LARGEST_FILE = 10_000
 
 
 class Standing(Enum):
-    """How a site stands to an agreement."""
+    """The state of a site's signature of an agreement."""
 
     SIGNED = "signed"
     MISSING = "not signed yet"
@@ -33,10 +33,10 @@ class Standing(Enum):
 @final
 @dataclass(frozen=True)
 class Countersignature:
-    """One site's consent to exactly one content.
+    """One site's signature of an agreement.
 
     Args:
-        site: whose.
+        site: its name.
         digest: of the agreement, 32 bytes.
         signature: over name and digest, with the site's key.
     """
@@ -47,9 +47,9 @@ class Countersignature:
 
     @classmethod
     def make(cls, agreement: Agreement, site: str, key: SigningKey) -> "Countersignature":
-        """Sign. The key must be the one that the agreement gives for this site."""
+        """Sign the agreement. The key must be the one that the agreement gives for this site."""
         agreed = agreement.member(site).public_key
-        # Before signing: a signature with another key would look forged to everyone.
+        # Checked here, since a signature with another key would look forged to all others.
         if key.public != agreed:
             raise InputError(
                 f"Expected the key of site {site} with fingerprint {agreed.fingerprint}, got {key.public.fingerprint}. "
@@ -59,7 +59,7 @@ class Countersignature:
         return cls(site, digest, key.sign(_signed(site, digest), Context.AGREEMENT))
 
     def standing(self, agreement: Agreement, site: str) -> Standing:
-        """Whether this is the consent of that site to that agreement."""
+        """The state of that site's signature of that agreement, given this one."""
         if self.site != site or not agreement.member(site).public_key.verify(
             self.signature, _signed(site, self.digest), Context.AGREEMENT
         ):
@@ -67,13 +67,13 @@ class Countersignature:
         return Standing.SIGNED if self.digest == agreement.digest() else Standing.OTHER_VERSION
 
     def dumps(self) -> str:
-        """As the text of a file."""
+        """The text of the signature's file."""
         signature = base64.b64encode(self.signature).decode("ascii")
         return json.dumps({"site": self.site, "digest": self.digest.hex(), "signature": signature}, indent=2) + "\n"
 
     @classmethod
     def loads(cls, text: str) -> "Countersignature":
-        """From the text of a file."""
+        """Read the text of a signature's file."""
         try:
             table = json.loads(text)
             if not isinstance(table, dict) or set(table) != _FIELDS:
@@ -85,49 +85,47 @@ class Countersignature:
 
 
 def _signed(site: str, digest: bytes) -> bytes:
-    """The bytes that are signed. Names hold no zero byte, so no two pairs of name and digest have the same."""
+    """The bytes to sign. Names hold no zero byte, so different pairs of name and digest have different bytes."""
     return site.encode("ascii", "replace") + b"\0" + digest
 
 
 def signature_file(agreement_file: Path, site: str, folder: Path | None = None) -> Path:
-    """Where a site's signature lies: beside the agreement, or in a folder of signatures."""
+    """The path of a site's signature: beside the agreement, or in a folder of signatures."""
     return (agreement_file.parent if folder is None else folder) / f"{agreement_file.stem}.{site}.sig"
 
 
 def write_signature(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
-    """Sign the agreement for one site, and write the signature as a new file. An older one is never replaced."""
+    """Sign the agreement for one site, and write the signature as a new file. An existing one is never replaced."""
     made = Countersignature.make(agreement, site, key)
     write_public(path, made.dumps().encode("ascii"))
     return made
 
 
 def standings(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> dict[str, Standing]:
-    """How every site stands, by name."""
-    return {site: _standing(agreement, site, signature_file(agreement_file, site, folder)) for site in agreement.names}
-
-
-def _standing(agreement: Agreement, site: str, path: Path) -> Standing:
-    """How one site stands, by its file. A file that cannot be read is no consent."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
-        return Countersignature.loads(content[:_LARGEST_FILE].decode("ascii")).standing(agreement, site)
-    except FileNotFoundError:
-        return Standing.MISSING
-    except (InputError, UnicodeDecodeError):
-        return Standing.UNREADABLE
+    """The state of every site's signature, by name of the site, as its file shows it."""
+    found: dict[str, Standing] = {}
+    for site in agreement.names:
+        try:
+            with signature_file(agreement_file, site, folder).open("rb") as file:
+                content = file.read(_LARGEST_FILE).decode("ascii")
+            found[site] = Countersignature.loads(content).standing(agreement, site)
+        except FileNotFoundError:
+            found[site] = Standing.MISSING
+        except (InputError, UnicodeDecodeError):
+            found[site] = Standing.UNREADABLE
+    return found
 
 
 def verify_signatures(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> None:
-    """Refuse to go on unless every site has signed exactly this agreement.
+    """Refuse an agreement unless every site has signed exactly this content.
 
     Args:
         agreement: as this site has read it.
-        agreement_file: where it lies; signatures are named after it.
+        agreement_file: its path; signatures are named after it.
         folder: of signatures; None for beside the agreement.
 
     Raises:
-        InputError: one is missing, of another version, forged or unreadable. It says whose, and what to do.
+        InputError: a signature is missing, of another version, forged or unreadable. It says whose, and what to do.
     """
     advice = {
         Standing.MISSING: "Ask it to run: sottovoce federation sign.",

@@ -1,14 +1,12 @@
-"""The algorithm of an agreement: which ones real sites may run, and their settings as a table in which nothing is left
-to a default.
+"""The algorithm of an agreement: which ones real sites may run, and their settings as a table without any defaults.
 
-At a real site noise is drawn on a grid, exactly (`sottovoce.noise.secure`), as the noise of gradient steps. So the only
-algorithms here are those whose one private step is `Oracle.noisy_steps`, calibrated exactly, with numbers that a site
-can compute alone from what was agreed; and masked sums, whose shares of noise are exact as well
+At a real site the noise of gradient steps is drawn on a grid, exactly (`sottovoce.noise.secure`). So only two kinds of
+algorithms are allowed: those whose only private step is `Oracle.noisy_steps`, calibrated exactly, with numbers that a
+site can compute alone from the agreement; and masked sums, whose shares of noise are exact as well
 (`sottovoce.federation.site.masks`). All others are refused, with the reason.
 
-A setting that is None has no entry in the table. `sampling` has one only where there is a batch, `inference` where it
-is asked for. `sensitivity` has
-none: at real sites it is "plain".
+A setting that is None has no entry in the table. `sampling` has one only if there is a batch, `inference` only if it is
+asked for. `sensitivity` has none: at real sites it is always "plain".
 """
 
 import math
@@ -27,29 +25,29 @@ from sottovoce.oracle.plain import Oracle
 
 # In the order of the registry.
 ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
-# Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site;
-# and what a guarantee rests on is for people to read before they sign.
+# Fields that may be None elsewhere, and are then read off the nodes at hand. At real sites these differ from site to
+# site; and people must be able to read what a guarantee rests on before they sign.
 _NEEDED = ("rounds", "diameter", "largest_degree", "colluding", "least_sites")
 
 
 @dataclass(frozen=True, eq=False)
 class SiteOracle(Oracle, vector_predictions=True, row_factors=True):
-    """The oracle of one site of a network, whose other sites are known by their public numbers only.
+    """The oracle of one site of a network, of whose other sites only public numbers are known.
 
     Args:
-        fewest: the smallest m_i of the network. Noise for sampled rows is set by it, as in a simulation of the whole.
+        fewest: the smallest m_i of the network. Noise for sampled rows depends on it, as in a simulation of the whole.
     """
 
     fewest: int = 1
 
     @property
     def fewest_rows(self) -> int:
-        """Of the whole network, as agreed."""
+        """The smallest m_i of the whole network, as agreed."""
         return self.fewest
 
 
 def kind_of(name: str) -> type[PrivateMethod]:
-    """The class of that name, or an error that says why real sites may not run it."""
+    """The class of the algorithm with that name; refused, with the reason, if real sites may not run it."""
     choice = f"Choose among {', '.join(ALLOWED)}."
     if name not in REGISTRY:
         raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
@@ -60,7 +58,7 @@ def kind_of(name: str) -> type[PrivateMethod]:
 
 
 def name_of(algorithm: PrivateMethod) -> str:
-    """How an algorithm is called in a table."""
+    """The name of an algorithm in a table."""
     name = next((name for name in ALLOWED if type(algorithm) is kind_of(name)), None)
     if name is None:
         raise InputError(
@@ -71,7 +69,7 @@ def name_of(algorithm: PrivateMethod) -> str:
 
 
 def check(algorithm: PrivateMethod) -> None:
-    """Refuse what would promise nothing, what is calibrated loosely, and what a site cannot compute alone."""
+    """Refuse an algorithm without a finite epsilon, one not calibrated exactly, or one that a site cannot run alone."""
     name_of(algorithm)
     expect(math.isfinite(algorithm.epsilon), "a finite epsilon at real sites", epsilon=algorithm.epsilon)
     expect(algorithm.calibration == "exact", "calibration='exact' at real sites", calibration=algorithm.calibration)
@@ -88,14 +86,14 @@ def check(algorithm: PrivateMethod) -> None:
 
 
 def diameter_of(algorithm: PrivateMethod) -> float:
-    """D, of an algorithm that was checked: public, and the same at all sites."""
+    """D, which is public and the same at all sites; refused for an algorithm without one."""
     if not isinstance(algorithm, IPADMM | Stepping) or algorithm.diameter is None:
         raise InputError(f"Expected an algorithm with a diameter, got {type(algorithm).__name__}. Give its diameter.")
     return float(algorithm.diameter)
 
 
 def _table(algorithm: PrivateMethod) -> dict[str, object]:
-    """All settings, from which `settings.read` makes the same algorithm."""
+    """The table of all settings, from which `settings.read` makes the same algorithm."""
     table: dict[str, object] = {"name": name_of(algorithm)} | _numbers(algorithm)
     for piece in (algorithm.loss, algorithm.regulariser):
         what = "loss" if piece is algorithm.loss else "regulariser"
@@ -109,7 +107,7 @@ def _table(algorithm: PrivateMethod) -> dict[str, object]:
 
 
 def _numbers(piece: Any) -> dict[str, object]:
-    """The fields that are text or numbers, as exactly the types that they are read as."""
+    """The fields that are text or numbers, converted to the types of their annotations."""
     hints, plain = get_type_hints(type(piece)), dict[str, object]()
     for field in fields(piece):
         value = getattr(piece, field.name)
@@ -120,7 +118,7 @@ def _numbers(piece: Any) -> dict[str, object]:
 
 
 def _choose(table: dict[str, Any]) -> tuple[type[PrivateMethod], dict[str, Any]]:
-    """The class that a table is of, and its settings. Without a batch, how it would be drawn is no setting."""
+    """The class of a table's algorithm, and its settings. Without a batch, `sampling` keeps its default."""
     name, given = settings.untag(table, "name")
     kind = kind_of(name)
     if "batch_size" not in given:

@@ -1,4 +1,4 @@
-"""Agreements as TOML files: read strictly, written for people."""
+"""Agreements as TOML files: strict reading, and writing for people."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class _Data:
     features: int
     data_norm: float
     schema: str | None = None
-    sites_per_person: int | None = None  # where the schema names people
+    sites_per_person: int | None = None  # if the schema names people
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class _Messages:
 
 @dataclass(frozen=True, kw_only=True)
 class _File:
-    """The tables of a file."""
+    """The tables of an agreement's file."""
 
     run: str
     name: str
@@ -50,7 +50,7 @@ class _File:
 
 
 def load(path: Path) -> Agreement:
-    """The agreement in a file."""
+    """Read the agreement in a file."""
     with path.open("rb") as file:
         content = file.read(toml.LARGEST_TEXT + 1)
     try:
@@ -62,12 +62,12 @@ def load(path: Path) -> Agreement:
 
 
 def save(agreement: Agreement, path: Path) -> None:
-    """Write a new file; an existing one is never replaced."""
+    """Write the agreement to a new file; an existing one is never replaced."""
     write_public(path, dumps(agreement).encode("utf-8"))
 
 
 def loads(text: str) -> Agreement:
-    """The agreement that a TOML text describes. What is unknown, missing or of another type is refused."""
+    """Read an agreement from a TOML text. Keys that are unknown, missing or of another type are refused."""
     table = toml.parse(text)
     version = table.pop("format", None)
     if version != FORMAT or type(version) is not int:
@@ -104,7 +104,7 @@ def loads(text: str) -> Agreement:
 
 
 def dumps(agreement: Agreement) -> str:
-    """The agreement as TOML."""
+    """The agreement as TOML text."""
     content: dict[str, Any] = settings.plain(agreement)
     lines = [
         "# What the sites of this federation agree on. All of it is public.",
