@@ -1,11 +1,11 @@
-"""Real sites: a process next to its rows, a message server that nobody has to trust, and nothing else.
+"""Runs between real sites: one process at each site, next to its rows, and a message server that nobody has to trust.
 
-    before a run   identity, exchange, certificates, agreement, signing, commitment; server for the operator
-    one site       seat (what it has), runner (what it does), journal (what it remembers); masks and summing for sums
-    what is said   letters in wire, sent and opened by mail; notices about the run itself; witness compares testimonies
-    the way there  transport (the contract), jetstream and memory (two of them), link, connection and frames below
-    trouble        absent (silent neighbours), stops (why a site ends early), events (who is told)
+    before a run   identity, exchange, certificates, agreement, signing, commitment; server and opening for the operator
+    one site       seat (what it has), runner (its rounds), journal (its memory), part (own_noise or masked_sums)
+    masked sums    keyring (shared keys), masks, summing, lost (repeating a sum without a site)
+    messages       wire (bytes), letters (payloads), mail (sends and reads), board (notices), witness (testimonies)
+    the way there  transport (the interface), jetstream (its implementation), with link, connection and frames
+    trouble        absent (silent neighbours), stops (errors that end a run early), events (reports to watchers)
 
-A layer knows those below it, not those above. Nothing here sets noise or a price: those come from the algorithm and
-from `sottovoce.privacy`.
+Noise and prices are not set here: they come from the algorithm and from `sottovoce.privacy`.
 """

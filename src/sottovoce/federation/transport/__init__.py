@@ -1,1 +1,1 @@
-"""How messages travel: their form, the mailboxes of a server that nobody trusts, and the connection to it."""
+"""Messages between sites: their form, the mailboxes of an untrusted server, and the connection to it."""

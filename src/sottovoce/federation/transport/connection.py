@@ -1,11 +1,11 @@
-"""One connection to a message server, from dialling to the last byte.
+"""One connection to a message server, from dialling to closing.
 
-It speaks as much of the NATS protocol as mailboxes need: subscribe once, publish with a subject for the answer,
-answer PINGs. It is thrown away at the first thing that is odd (`frames`), or that a peer with good intentions would
-not do: no sign of life, or never reading what it asks for. A connection that was refused or abandoned is closed
-here, at once, not whenever the garbage is collected.
+It implements as much of the NATS protocol as mailboxes need: subscribe once, publish with a subject for the answer,
+answer PINGs. It is closed at the first byte that is not as expected (`frames`), and when the peer shows no sign of life
+or does not read what it is sent. A connection that was refused or abandoned is closed at once, and not left to the
+garbage collector.
 
-It does not try again, and has no time limits of its own but for PINGs: that is the `link`'s part.
+It does not try again, and has no time limits except for PINGs. `link` does both.
 """
 
 import asyncio
@@ -31,27 +31,27 @@ from sottovoce.federation.transport.transport import RefusedError
 LOG = logging.getLogger(__name__)
 
 DEFAULT_PORT = 4222
-# A connection without any sign of life is lost after about three of these, in seconds.
+# Seconds. A connection without any sign of life is lost after about three of these.
 PING_EVERY = 5.0
 UNANSWERED_PINGS = 2
-SHUTTING = 1.0
+SHUTTING = 1.0  # seconds that closing may take
 # Bytes that may wait to be sent, besides two of the largest messages.
 MOST_UNSENT = 1 << 20
-# Numbers of subscriptions, which we choose: 1 for answers, from 2 on for pushes.
+# Numbers of subscriptions, which the client chooses: 1 for answers, from 2 on for pushes.
 _INBOX, _FIRST_PUSH = 1, 2
-# Room around a message for headers, and the largest answer of the server about itself.
+# Bytes: of the headers around a message, and of the server's largest answer about itself.
 _HEADERS, _ANSWER = 4096, 64 * 1024
 
 
 class SilenceError(Exception):
-    """No useful answer this time; asking again may help. Its text says why, in a few words."""
+    """No useful answer this time; asking again may help. Its text gives the reason in a few words."""
 
     def told(self, server: "Server") -> str:
-        """What people see while it lasts: half a sentence, without a full stop."""
+        """The text for people while it lasts: half a sentence, without a full stop."""
         return f"message server {server} does not answer ({self})"
 
     def given_up(self, server: "Server", seconds: float) -> str:
-        """What they see in the end, after so many seconds: what was expected, what came, what to do."""
+        """The text of the error after so many seconds: what was expected, what came, what to do."""
         return (
             f"Expected an answer from message server {server} within {seconds:.3g} s, got none ({self}). Check that it "
             "runs, that it can be reached from here, and that both ends or neither use TLS."
@@ -61,7 +61,7 @@ class SilenceError(Exception):
 @final
 @dataclass(frozen=True)
 class Server:
-    """Where the message server is, and how to come in. Answers go to subjects below `inbox_prefix`."""
+    """The message server's address and TLS context. Answers go to subjects below `inbox_prefix`."""
 
     url: str
     tls: ssl.SSLContext | None
@@ -75,18 +75,8 @@ class Server:
             fits = False
         expect(fits, "a server such as nats://host:4222", url=self.url.rpartition("@")[2])
 
-    @property
-    def host(self) -> str:
-        """Its name or address, as certificates are checked against it."""
-        return urlsplit(self.url).hostname or ""
-
-    @property
-    def port(self) -> int:
-        """Where it listens; 4222 if the address does not say."""
-        return urlsplit(self.url).port or DEFAULT_PORT
-
     def credentials(self) -> dict[str, str]:
-        """User and password of the address, or the token in their place, as CONNECT wants them."""
+        """User and password of the address, or the token in their place, as CONNECT needs them."""
         parts = urlsplit(self.url)
         if parts.username is None:
             return {}
@@ -95,7 +85,7 @@ class Server:
         return {"user": parts.username, "pass": parts.password}
 
     def __str__(self) -> str:
-        """Where it is, without any password."""
+        """The address without user and password."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -103,7 +93,7 @@ class Server:
 @final
 @dataclass(frozen=True)
 class Pushes:
-    """Subjects that the server sends by itself, what to do with them, and whom to tell that they start anew."""
+    """Subjects of pushes, a function for each message, and one to call when a new connection starts them again."""
 
     subjects: Sequence[str]
     heard: Callable[[Message], None]
@@ -111,27 +101,27 @@ class Pushes:
 
 
 def plain(text: object) -> str:
-    """Words from outside, safe to print."""
+    """Text from outside, safe to print: at most 300 characters, unprintable ones replaced."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:300])
 
 
 @final
 class Connection(asyncio.Protocol):
-    """One dialled connection, and the questions that wait for an answer on it. Make it with `dial`."""
+    """One connection, and the requests that await an answer on it. Make it with `dial`."""
 
     def __init__(self, server: Server, pushes: Pushes, largest: int) -> None:
         loop = asyncio.get_running_loop()
         self._server, self._pushes = server, pushes
         self._frames = Frames(max(largest, _ANSWER) + _HEADERS)
         self._most_unsent = 2 * largest + MOST_UNSENT
-        # Nobody else can guess where answers are awaited.
+        # A subject for answers that nobody else can guess.
         self._inbox = f"{server.inbox_prefix}.{token_hex(8)}"
         self._numbers = count()
         self._waiting: dict[str, tuple[str, asyncio.Future[Message | Exception]]] = {}
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[None] = loop.create_future()
         self._gone: asyncio.Future[None] = loop.create_future()
-        self._end: Exception | None = None  # why it is of no more use
+        self._end: Exception | None = None  # why it can no longer be used
         self._pinging: asyncio.TimerHandle | None = None
         self._unanswered = 0
         # The largest message that the server takes, headers included; 0 before it has said so.
@@ -139,17 +129,19 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def dial(cls, server: Server, pushes: Pushes, largest: int) -> Self:
-        """Connect and subscribe; `RefusedError` if the server does not want us, `SilenceError` if it is not there.
+        """Connect and subscribe; `RefusedError` if the server refuses the site, `SilenceError` if it does not answer.
 
-        Whoever calls this limits the time.
+        The caller limits the time.
         """
-        made = cls(server, pushes, largest)
-        # TLS from the first byte on. Else a server, or whoever sits in between, could talk us out of it.
+        made, parts = cls(server, pushes, largest), urlsplit(server.url)
+        # TLS from the first byte on. Otherwise a server, or anyone in between, could turn it off.
         secure: dict[str, Any] = {} if server.tls is None else {
-            "ssl": server.tls, "server_hostname": server.host, "ssl_shutdown_timeout": SHUTTING,
+            "ssl": server.tls, "server_hostname": parts.hostname or "", "ssl_shutdown_timeout": SHUTTING,
         }  # fmt: skip
         try:
-            await asyncio.get_running_loop().create_connection(lambda: made, server.host, server.port, **secure)
+            await asyncio.get_running_loop().create_connection(
+                lambda: made, parts.hostname or "", parts.port or DEFAULT_PORT, **secure
+            )
             await asyncio.wait([made._ready])  # a plain await would cancel it along with the caller
             if made._end is not None:
                 raise made._end
@@ -162,11 +154,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can be used, as far as is known: a peer that has just vanished shows at the next PING."""
+        """True if it can be used, as far as is known: a peer that has just vanished is noticed at the next PING."""
         return self._end is None and self._ready.done()
 
     async def ask(self, subject: str, data: bytes, headers: bytes) -> Message:
-        """One question, one answer, or `SilenceError`. Whoever calls this limits the time."""
+        """Send one request and return its answer, or raise `SilenceError`. The caller limits the time."""
         size = len(headers) + len(data)
         if size > self.max_payload:
             raise RefusedError(
@@ -175,11 +167,11 @@ class Connection(asyncio.Protocol):
             )
         number = str(next(self._numbers))
         answer: asyncio.Future[Message | Exception] = asyncio.get_running_loop().create_future()
-        # Before it is sent: the answer may come within the same turn of the loop.
+        # Registered before it is sent: the answer may come within the same turn of the loop.
         self._waiting[number] = (subject, answer)
         try:
             verb, sizes = "PUB", str(len(data))
-            if headers:  # the second size counts them too, as NATS wants it
+            if headers:  # the second size includes them, as NATS requires
                 verb, sizes = "HPUB", f"{len(headers)} {size}"
             line = f"{verb} {subject} {self._inbox}.{number} {sizes}\r\n"
             self._write(b"".join((line.encode(), headers, data, b"\r\n")))
@@ -191,9 +183,7 @@ class Connection(asyncio.Protocol):
         return came
 
     def _write(self, data: bytes) -> None:
-        """Hand bytes to the socket. Whoever does not read what it is sent is dropped, before its backlog fills the
-        memory.
-        """
+        """Hand bytes to the socket. A peer that does not read is dropped before its backlog fills the memory."""
         if self._end is not None:
             raise self._end
         assert self._transport is not None, "made by dial"
@@ -204,7 +194,7 @@ class Connection(asyncio.Protocol):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def drop(self, error: Exception) -> None:
-        """Throw the connection away; whoever still waits gets this error. `shut` is still to be called."""
+        """Abort the connection; pending requests fail with this error. `shut` must still be called."""
         if self._end is not None:
             return
         self._end = error
@@ -212,29 +202,29 @@ class Connection(asyncio.Protocol):
             self._pinging.cancel()
         if self._transport is not None:
             self._transport.abort()
-        # Each gets the error as a result, and raises it itself: a future with an exception that nobody awaits would be
-        # logged.
+        # The error is set as a result, which the waiting request raises: asyncio would log an exception that nobody
+        # awaits.
         for _, answer in self._waiting.values():
             _settle(answer, error)
         _settle(self._ready, None)
 
     async def shut(self) -> None:
-        """Close it, whatever state it is in, and return when it is closed, or after a second."""
+        """Close it in any state. Returns when it is closed, or after a second."""
         self.drop(SilenceError("the connection was closed"))
         if self._transport is None:
-            await asyncio.sleep(0)  # asyncio has closed its socket, but does so in the next turn of the loop
+            await asyncio.sleep(0)  # asyncio closes the socket in the next turn of the loop
         else:
             await asyncio.wait([self._gone], timeout=SHUTTING)
 
-    # -- what comes (called by asyncio) -------------------------------------------------------------------------------
+    # -- receiving (called by asyncio) --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket, or the TLS connection, is there."""
+        """The socket, or the TLS connection, is open."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come. Whatever is wrong with them ends the connection, and is not raised into asyncio."""
+        """Take in bytes. An error in them ends the connection, and is not raised into asyncio."""
         try:
             for frame in self._frames.feed(data):
                 if self._end is not None:
@@ -252,24 +242,29 @@ class Connection(asyncio.Protocol):
         _settle(self._gone, None)
 
     def _take(self, frame: Frame) -> None:
-        """One frame. Before its greeting a server may only complain."""
+        """Take in one frame. Before its greeting the server may only send a complaint."""
         if self.max_payload == 0 and not isinstance(frame, Info | Complaint):
             raise FrameError("something else than a greeting")
         match frame:
             case Message():
-                self._deliver(frame)
+                prefix, _, number = frame.subject.rpartition(".")
+                if _FIRST_PUSH <= frame.sid < _FIRST_PUSH + len(self._pushes.subjects):
+                    self._pushes.heard(frame)
+                # Any other message was not asked for, and is ignored.
+                elif frame.sid == _INBOX and prefix == self._inbox and number in self._waiting:
+                    _settle(self._waiting[number][1], frame)
             case Sign.PING:
                 self._write(b"PONG\r\n")
             case Sign.PONG:
                 self._unanswered = 0
                 _settle(self._ready, None)
             case Complaint(text):
-                self._complaint(text)
-            case Info(text) if self.max_payload == 0:  # what it says of itself later changes nothing here
+                self._take_complaint(text)
+            case Info(text) if self.max_payload == 0:  # later ones change nothing
                 self._greet(text)
 
     def _greet(self, text: bytes) -> None:
-        """The server has introduced itself: do the same, subscribe, and ask for a sign that this was understood."""
+        """Answer the server's greeting, subscribe, and send a PING, whose answer shows that this was accepted."""
         self.max_payload = _payload_limit(text)
         wishes = {
             "verbose": False, "pedantic": False, "tls_required": self._server.tls is not None, "lang": "sottovoce",
@@ -281,7 +276,7 @@ class Connection(asyncio.Protocol):
         self._pinging = asyncio.get_running_loop().call_later(PING_EVERY, self._ping)
 
     def _ping(self) -> None:
-        """Ask for a sign of life, and give up after two without one."""
+        """Send a PING, or drop the connection after two without an answer."""
         if self._unanswered >= UNANSWERED_PINGS:
             self.drop(SilenceError(f"no sign of life for {self._unanswered * PING_EVERY:g} s"))
             return
@@ -289,20 +284,11 @@ class Connection(asyncio.Protocol):
         self._pinging = asyncio.get_running_loop().call_later(PING_EVERY, self._ping)
         self._write(b"PING\r\n")
 
-    def _deliver(self, message: Message) -> None:
-        """Hand a message to whoever waits for it. What nobody has asked for is dropped."""
-        if _FIRST_PUSH <= message.sid < _FIRST_PUSH + len(self._pushes.subjects):
-            self._pushes.heard(message)
-        elif message.sid == _INBOX:
-            prefix, _, number = message.subject.rpartition(".")
-            if prefix == self._inbox and number in self._waiting:
-                _settle(self._waiting[number][1], message)
-
-    def _complaint(self, text: str) -> None:
-        """The server refuses something: one question, or us altogether."""
+    def _take_complaint(self, text: str) -> None:
+        """Fail what the server refuses: one request, or the whole connection."""
         words = text.lower()
         if "permissions violation" in words:
-            self._not_permitted(words)
+            self._refuse_subject(words)
         elif "authorization violation" in words or "authentication" in words:
             self.drop(
                 RefusedError(
@@ -313,8 +299,8 @@ class Connection(asyncio.Protocol):
         else:
             self.drop(SilenceError(f"it says: {plain(words)}"))
 
-    def _not_permitted(self, words: str) -> None:
-        """One subject is closed to us: fail the question that was about it; a push is merely read from its mailbox."""
+    def _refuse_subject(self, words: str) -> None:
+        """Fail the request whose subject the server refuses. Messages of refused pushes are read from mailboxes."""
         for subject, answer in self._waiting.values():
             if f'"{subject.lower()}"' in words:
                 _settle(
@@ -341,7 +327,7 @@ def _settle(future: "asyncio.Future[Any]", result: object) -> None:
 
 
 def _payload_limit(text: bytes) -> int:
-    """What the server takes at most, by its greeting."""
+    """The size of the largest message that the server takes, from its greeting; `FrameError` for another greeting."""
     try:
         info = json.loads(text)
     except (ValueError, RecursionError):
@@ -355,7 +341,7 @@ def _payload_limit(text: bytes) -> int:
 
 
 def _explain(server: Server, error: Exception) -> Exception:
-    """What went wrong with a connection, as one of our errors: refused for good, or silent for now."""
+    """An error of a connection as `RefusedError`, if it will not go away by itself, or as `SilenceError`."""
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return SilenceError("it breaks off the TLS connection")
     if isinstance(error, ssl.SSLError):
@@ -366,7 +352,7 @@ def _explain(server: Server, error: Exception) -> Exception:
         )
     if isinstance(error, socket.gaierror):
         return SilenceError(f"its name is not known: {plain(error.strerror).lower()}")
-    # What the system says, without the numbers around it; asyncio puts the errors of several addresses into one text.
+    # The system's text without the error numbers; asyncio puts the errors of several addresses into one text.
     numbers = {error.errno} if isinstance(error, OSError) and error.errno else set()
     numbers |= {int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))}
     known = sorted(os.strerror(number).lower() for number in numbers if number in errno.errorcode)

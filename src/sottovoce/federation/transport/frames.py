@@ -1,8 +1,8 @@
-"""What a message server says, cut into frames. Nothing is held that was not measured first.
+"""Frames of the NATS protocol, cut from the bytes of a message server. Sizes are checked before anything is held.
 
-A site trusts neither the server nor anyone in between. So a line has a greatest length, a message a greatest
-size, and whatever is not a frame as NATS writes it ends the connection. At any time no more is held than one line, or
-one message of the agreed size, and what the system hands over in one piece.
+A site trusts neither the server nor anyone in between. So a line has a maximal length, a message a maximal size, and
+anything that is not a frame as NATS writes it ends the connection. At any time no more is held than one line, or one
+message of the agreed size, and what the system hands over in one piece.
 
     INFO {...}                                    +OK    PING    PONG    -ERR 'text'
     MSG subject sid [reply] size                  followed by so many bytes
@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple, TypeAlias, final
 
-# Of a line, in bytes: INFO is the longest, with all servers of a large cluster in it.
+# Bytes of a line. The longest is INFO, with all servers of a large cluster in it.
 LONGEST_LINE = 32 * 1024
-# Of a size or a number of a subscription: more digits are no number that we could have meant.
+# Digits of a size or of a subscription's number, which are never larger here.
 _LONGEST_NUMBER = 10
 _END = b"\r\n"
 _STATUS = re.compile(rb"NATS/1\.0 (\d{3})(?: |\r\n)")
 
 
 class FrameError(Exception):
-    """The server does not speak the protocol, or says more than was agreed."""
+    """The server does not keep to the protocol, or sends more than was agreed."""
 
 
 @final
 class Sign(Enum):
-    """Frames of one word."""
+    """A frame of one word."""
 
     OK = b"+OK"
     PING = b"PING"
@@ -37,21 +37,21 @@ class Sign(Enum):
 
 @final
 class Info(NamedTuple):
-    """What the server says about itself, as JSON."""
+    """The server's description of itself, as JSON."""
 
     text: bytes
 
 
 @final
 class Complaint(NamedTuple):
-    """What the server does not like."""
+    """An error that the server reports."""
 
     text: str
 
 
 @final
 class Message(NamedTuple):
-    """A message of a subscription. Headers are kept as they came; nobody needs more of them than is read here."""
+    """A message of a subscription, with its headers as they came."""
 
     subject: str
     sid: int
@@ -60,7 +60,7 @@ class Message(NamedTuple):
 
     @property
     def status(self) -> int | None:
-        """The server's own word instead of a message, such as 404; None if there is none."""
+        """The status that the server sent in place of a message, such as 404; None if it sent none."""
         found = None if self.data else _STATUS.match(self.headers)
         return int(found[1]) if found else None
 
@@ -69,7 +69,7 @@ Frame: TypeAlias = Sign | Info | Complaint | Message
 
 
 class _Head(NamedTuple):
-    """The line before a message."""
+    """The line before a message, with its sizes."""
 
     subject: str
     sid: int
@@ -82,29 +82,29 @@ class Frames:
     """Cuts bytes into frames.
 
     Args:
-        largest: bytes of the largest message that may come, headers included. More is refused before it is held.
+        largest: bytes of the largest message, headers included. A larger one is refused before it is held.
     """
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
         self._held = bytearray()
-        self._searched = 0  # so far there is no end of a line
+        self._searched = 0  # number of held bytes that do not contain the end of a line
         self._head: _Head | None = None
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; `FrameError` for what can be none."""
+        """Add bytes, and yield the frames that are complete; `FrameError` for bytes that can be none."""
         self._held += data
         while True:
-            frame = self._line() if self._head is None else self._message(self._head)
+            frame = self._next_line() if self._head is None else self._next_message(self._head)
             if frame is None:
                 return
             if not isinstance(frame, _Head):
                 yield frame
 
-    def _line(self) -> Frame | _Head | None:
-        """The next line, read; None until it has ended. Its length is checked before and after its end has come."""
+    def _next_line(self) -> Frame | _Head | None:
+        """Read the next line; None until it is complete. Its length is checked also before its end has come."""
         end = self._held.find(_END, self._searched)
-        # Without its end, the last byte may be the first half of it.
+        # Without an end, the last byte may be the first half of it.
         if (end if end >= 0 else len(self._held) - 1) > LONGEST_LINE:
             raise FrameError(f"a line of more than {LONGEST_LINE} bytes")
         if end < 0:
@@ -120,11 +120,11 @@ class Frames:
         return frame
 
     def _read(self, line: bytes) -> Frame | _Head:
-        """One line: a frame by itself, or the head of a message whose bytes follow."""
+        """Read one line: a frame by itself, or the head of a message whose bytes follow."""
         word, _, rest = line.partition(b" ")
         match word:
             case b"MSG" | b"HMSG":
-                return self._measured(word, rest.split())
+                return self._read_head(word, rest.split())
             case b"INFO":
                 return Info(rest)
             case b"-ERR":
@@ -133,10 +133,10 @@ class Frames:
                 return Sign(word)
         raise FrameError("something that is not a frame")
 
-    def _measured(self, word: bytes, parts: list[bytes]) -> _Head:
-        """The head of a message, refused if it announces more than was agreed."""
+    def _read_head(self, word: bytes, parts: list[bytes]) -> _Head:
+        """Read the head of a message; refused if it announces more than was agreed."""
         sizes = 2 if word == b"HMSG" else 1
-        if len(parts) - sizes not in (2, 3):  # with or without a subject for replies, which nobody here sends
+        if len(parts) - sizes not in (2, 3):  # with or without a subject for replies, which is not used here
             raise FrameError("a message without its sizes")
         sid, size = _number(parts[1]), _number(parts[-1])
         headers = _number(parts[-2]) if sizes == 2 else 0
@@ -146,8 +146,8 @@ class Frames:
             raise FrameError("headers that are longer than their message")
         return _Head(parts[0].decode("utf-8", "replace"), sid, headers, size)
 
-    def _message(self, head: _Head) -> Message | None:
-        """The message behind its head; None until all of it has come."""
+    def _next_message(self, head: _Head) -> Message | None:
+        """Read the message after its head; None until it is complete."""
         if len(self._held) < head.size + len(_END):
             return None
         # Copied once, not twice: a slice of a bytearray would be a copy of its own.
@@ -161,7 +161,7 @@ class Frames:
 
 
 def _number(digits: bytes) -> int:
-    """A number of the server's, refused if it has more digits than any that we could have meant."""
+    """Read a number; refused if it has more digits than any number in use here."""
     if not (digits.isdigit() and len(digits) <= _LONGEST_NUMBER):
         raise FrameError("a size that is no number")
     return int(digits)

@@ -1,11 +1,10 @@
-"""Mailboxes on a NATS server with JetStream. Sites only dial out.
+"""Mailboxes on a NATS server with JetStream. Sites only make outgoing connections.
 
-A stream with one message per subject, of which the first is kept, is a wall of mailboxes; `subjects` says what they are
-called. A reader listens to its neighbours' pushes, and looks into the mailbox itself whenever a push may have been
-missed: at first, after every new connection, and now and then while it waits. Pushes only save time.
+A stream that keeps the first message of every subject gives one mailbox per subject; `subjects` has their names. A
+reader listens to its neighbours' pushes, and looks into the mailbox itself whenever a push may have been missed: at
+first, after every new connection, and now and then while it waits. Pushes only save time.
 
-What comes out of a mailbox is bytes that anyone may have put there: `mail` opens them. Lost connections are the
-`link`'s affair.
+Anyone may have put the bytes that a mailbox returns; `mail` checks them. `link` restores lost connections.
 """
 
 import json
@@ -31,23 +30,23 @@ from sottovoce.federation.transport.transport import (
 from sottovoce.federation.transport.wire import Slot, check_run_id
 
 STORE_FAILED = 10077  # the server's code for a full mailbox, and for a full stream
-_RECORD = 34  # bytes of the server's own for each message in a file: lengths, number, time and checksum
-_NOBODY = 503  # the server's status where nobody listens
+_RECORD = 34  # bytes that the server adds to each message in a file: lengths, number, time and checksum
+_NOBODY = 503  # the server's status for a subject without a listener
 # Seconds between two looks into a mailbox while its message is awaited.
 FIRST_LOOK, LONGEST_LOOK = 0.05, 1.0
-FINDING = 2.0  # seconds; a mailbox that is full may look empty on the server of a cluster that lags behind
+FINDING = 2.0  # seconds; a full mailbox may look empty on a server of a cluster that lags behind
 
 
-# Words about the server, None once it answers again; and the seconds until it is given up, where that is known.
+# Called with a text about the server, None once it answers again; and the seconds until it is given up, if known.
 Told: TypeAlias = Callable[[str | None, float | None], None]
 
 
 def tell_nobody(words: str | None, left: float | None) -> None:
-    """Words about the server, for those who need not hear them."""
+    """Ignore texts about the server."""
     del words, left
 
 
-# -- setting a run up -------------------------------------------------------------------------------------------------
+# -- setting up a run -------------------------------------------------------------------------------------------------
 
 
 async def create_stream(
@@ -63,26 +62,26 @@ async def create_stream(
     timeout: float = 10.0,
     told: Told = tell_nobody,
 ) -> None:
-    """Make the mailboxes of a run, once, with an operator's rights. The same again is fine, anything else is refused.
+    """Make the mailboxes of a run, with an operator's rights. Repeating it is fine; other settings are refused.
 
     Args:
         url: of the message server.
         run_id: of the new run.
-        max_message_size: in bytes, of the largest message; `mail.largest_message` says it.
-        max_messages: of the whole run, so that nobody can fill the disk; -1 for no limit.
-        max_bytes: likewise, as the server counts them (`stored_size`). It sets them aside for this run.
-        replicas: servers of a cluster that keep a copy.
-        tls: how to recognise the server and to be recognised.
-        inbox_prefix: below this the answer is awaited.
+        max_message_size: bytes of the largest message, see `mail.largest_message`.
+        max_messages: of the whole run, so that no member can fill the disk; -1 for no limit.
+        max_bytes: likewise, as the server counts them (`stored_size`). The server reserves them for this run.
+        replicas: number of servers of a cluster that keep a copy.
+        tls: the TLS context, with the operator's certificate.
+        inbox_prefix: the answer is awaited below this subject.
         timeout: in seconds.
-        told: is called while the server does not answer.
+        told: called while the server does not answer.
     """
     check_run_id(run_id)
     check_timeout(timeout)
     expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
     wanted = _stream_config(run_id, max_message_size, max_messages, max_bytes, replicas)
     deadline = now() + timeout
-    # For one question only: it is closed below, whatever happens.
+    # For one request only; closed below in any case.
     pushes = Pushes((), lambda _: None, lambda: None)
     link = Link(Server(url, tls, inbox_prefix), pushes, max_message_size, _until(deadline, told))
     try:
@@ -94,7 +93,7 @@ async def create_stream(
     if "error" in answer:
         raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_reason_in(answer)}.")
     made = answer.get("config")
-    # Older servers take what they do not know and leave it out: without it a mailbox would not keep its first message.
+    # Older servers ignore settings that they do not know, without which a mailbox would not keep its first message.
     missed = sorted(key for key, value in wanted.items() if not isinstance(made, dict) or made.get(key) != value)
     if missed:
         raise RefusedError(
@@ -103,13 +102,13 @@ async def create_stream(
 
 
 def _stream_config(run_id: str, size: int, messages: int, total: int, replicas: int) -> dict[str, Any]:
-    """The stream of a run, as the server's interface takes it."""
+    """The settings of a run's stream, as the server's interface takes them."""
     return {
         "name": stream_name(run_id),
         "subjects": [mailbox(run_id, "*", "*")],
         "storage": "file",
         "retention": "limits",
-        # The next three make a mailbox of a subject: one message, the first one, and a second is refused.
+        # The next three make a subject a mailbox: it keeps its first message and refuses a second.
         "max_msgs_per_subject": 1,
         "discard": "new",
         "discard_new_per_subject": True,
@@ -117,11 +116,11 @@ def _stream_config(run_id: str, size: int, messages: int, total: int, replicas: 
         "max_msgs": messages,
         "max_bytes": total,
         "num_replicas": replicas,
-        # Not even whoever made the stream can take a message out again.
+        # Not even the operator can remove a message.
         "deny_delete": True,
         "deny_purge": True,
         "allow_direct": True,
-        # What was stored is sent on to whoever listens: a push.
+        # Stored messages are also sent to listeners: pushes.
         "republish": {
             "src": mailbox(run_id, "*", "*"),
             "dest": push(run_id, "{{wildcard(1)}}", "{{wildcard(2)}}"),
@@ -130,29 +129,27 @@ def _stream_config(run_id: str, size: int, messages: int, total: int, replicas: 
 
 
 def _until(deadline: float, told: Told) -> Callable[[str | None], None]:
-    """Tell how many seconds are left until the deadline along with the words."""
+    """A function that passes a text on together with the seconds until the deadline."""
     return lambda words: told(words, max(deadline - now(), 0.0))
 
 
 def _headers(run_id: str) -> bytes:
-    """The header that makes the server refuse a message which no stream, or another one, would take."""
+    """The header that makes the server refuse a message that would not go into this run's stream."""
     return f"NATS/1.0\r\nNats-Expected-Stream: {stream_name(run_id)}\r\n\r\n".encode()
 
 
 def _with_headers(run_id: str, size: int) -> int:
-    """What a message of this size counts for in the server's limits."""
+    """The size of a message in the server's limits: with its headers, in bytes."""
     return size + len(_headers(run_id))
 
 
 def stored_size(run_id: str, slot: Slot, size: int) -> int:
-    """What a message of this size counts for in the server's limit on bytes: with headers, its subject, and the record
-    around it.
-    """
+    """The size of a message in the server's limit on stored bytes: with headers, subject and record."""
     return _with_headers(run_id, size) + len(mailbox(run_id, slot.token, slot.site)) + _RECORD
 
 
 def _check_payload(link: Link, run_id: str, size: int) -> None:
-    """Refuse a server whose limit is below what this run needs, before anything is computed."""
+    """Refuse a server that does not take this run's largest message, before anything is computed."""
     needed = _with_headers(run_id, size)
     if needed > link.max_payload:
         raise RefusedError(
@@ -165,7 +162,7 @@ def _check_payload(link: Link, run_id: str, size: int) -> None:
 
 
 class NotOpenError(SilenceError):
-    """The server is there, and nobody on it knows the run."""
+    """The server answers, but the run has no mailboxes there."""
 
     def told(self, server: Server) -> str:
         return (
@@ -181,7 +178,7 @@ class NotOpenError(SilenceError):
 
 
 def _read_answer(message: Message) -> dict[str, Any]:
-    """The server's answer as JSON; `SilenceError` if it says: not now, `RefusedError` if it is no answer."""
+    """The server's answer as JSON; `SilenceError` if asking again may help, `RefusedError` if it is no answer."""
     if message.status == _NOBODY:
         raise SilenceError("nobody answers there; is JetStream enabled?")
     try:
@@ -197,14 +194,14 @@ def _read_answer(message: Message) -> dict[str, Any]:
 
 
 def _reason_in(answer: dict[str, Any]) -> str:
-    """Why the server refused, as text. What is nested is not shown: it could be nested too deep to be printed."""
+    """The server's reason for a refusal, as text. Nested values are not shown: they could be too deep to print."""
     error = answer.get("error")
     reason = error.get("description") if isinstance(error, dict) else error
     return plain(reason) if isinstance(reason, str) else "no reason that could be read"
 
 
 def _read_acknowledgement(message: Message) -> dict[str, Any]:
-    """The answer to a put; `NotOpenError` where nobody on the server knows the run."""
+    """The answer to a put; `NotOpenError` if the run has no mailboxes on the server."""
     if message.status == _NOBODY:
         raise NotOpenError("nobody answers for the run")
     return _read_answer(message)
@@ -213,8 +210,7 @@ def _read_acknowledgement(message: Message) -> dict[str, Any]:
 def _read_mailbox(message: Message) -> bytes | None:
     """The message in a mailbox; None if it is empty.
 
-    A message whose headers look like a status still is a message: to what was stored the server adds headers that say
-    where.
+    A stored message may have headers that look like a status. It is recognised by the headers that the server adds.
     """
     status = None if b"\r\nNats-Sequence:" in message.headers else message.status
     match status:
@@ -232,7 +228,7 @@ def _read_mailbox(message: Message) -> bytes | None:
 
 @final
 class JetStreamTransport(Transport):
-    """One site's way to the mailboxes of a run."""
+    """One site's access to the mailboxes of a run."""
 
     def __init__(self, link: Link, arrivals: Arrivals, run_id: str, max_message_size: int) -> None:
         self._link, self._arrivals = link, arrivals
@@ -252,17 +248,17 @@ class JetStreamTransport(Transport):
         timeout: float = 10.0,
         told: Told = tell_nobody,
     ) -> Self:
-        """Dial, and look into a mailbox: so an unknown run, a missing right and a low limit show at once.
+        """Connect, and look into a mailbox, so that an unknown run, a missing right and a low limit show at once.
 
         Args:
             url: of the message server.
             run_id: of the run.
-            site: who this is.
-            neighbours: whom it hears.
-            max_message_size: in bytes, of the largest message; `mail.largest_message` says it.
-            tls: how to recognise the server and to be recognised.
-            timeout: in seconds, of this call.
-            told: is called while the server does not answer, now and for as long as the transport is used.
+            site: this site's name.
+            neighbours: the sites that it hears.
+            max_message_size: bytes of the largest message, see `mail.largest_message`.
+            tls: the TLS context, with the site's certificate.
+            timeout: of this call, in seconds.
+            told: called while the server does not answer, for as long as the transport is used.
         """
         check_timeout(timeout)
         deadline = now() + timeout
@@ -278,13 +274,13 @@ class JetStreamTransport(Transport):
         link = Link(Server(url, tls, inbox(site)), listening, max_message_size, _until(deadline, told))
         transport = cls(link, arrivals, run_id, max_message_size)
         try:
-            # No round has this number, so its mailbox is empty for ever: the question only shows that we may ask.
+            # No round has number 0, so this mailbox is always empty: the request only shows that it is allowed.
             await transport._look(Slot(0, site).checked(), deadline)
             _check_payload(link, run_id, max_message_size)
         except BaseException:
             await link.close()
             raise
-        # From now on whoever uses the transport decides how long to go on.
+        # From now on the caller of the transport decides when to give up.
         link.told = lambda words: told(words, None)
         return transport
 
@@ -297,7 +293,7 @@ class JetStreamTransport(Transport):
         error = answer.get("error")
         if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
             return PutResult(PutOutcome.STORED, data)
-        # Full: ours from before a crash, or somebody else's. The bytes will tell.
+        # The mailbox is full. The caller compares the bytes: its own from before a crash, or another message.
         if isinstance(error, dict) and error.get("err_code") == STORE_FAILED:
             held = await self._await_message(address, min(deadline, now() + FINDING))
             if held is not None:
@@ -323,7 +319,7 @@ class JetStreamTransport(Transport):
         The pauses between two looks double up to a second, since pushes bring most messages.
         """
         answered, began = False, now()
-        # While pushes come, one is likely to come now: looking at once would be a question too many.
+        # While pushes come, one is likely to come now: looking at once would be an unneeded request.
         pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
         while True:
             pushed = await self._arrivals.wait(address, min(pause, deadline - now()))
@@ -334,7 +330,10 @@ class JetStreamTransport(Transport):
             try:
                 stored = await self._look(address, deadline)
             except UnreachableError as error:
-                if answered or (isinstance(error, UnderWayError) and self._lately(address, now() - began)):
+                # The server may be so far away that it answers only every other wait. It does not count as silent if it
+                # has said just before this wait that the mailbox is empty.
+                lately = self._empty.get(address, -math.inf) >= began - 2 * self._link.way
+                if answered or (isinstance(error, UnderWayError) and lately):
                     return None
                 raise
             if stored is not None:
@@ -344,19 +343,12 @@ class JetStreamTransport(Transport):
             answered, self._empty[address] = True, now()
             pause = min(max(2 * pause, FIRST_LOOK), LONGEST_LOOK)
 
-    def _lately(self, address: Slot, waited: float) -> bool:
-        """Whether the server has said that this mailbox is empty, just before we began to wait.
-
-        A server that is further away than we wait answers every other time, and is not silent for that.
-        """
-        return now() - self._empty.get(address, -math.inf) <= waited + 2 * self._link.way
-
     async def _look(self, address: Slot, deadline: float) -> bytes | None:
-        """What the mailbox itself holds now; None if it is empty."""
+        """The content of the mailbox itself; None if it is empty."""
         return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _read_mailbox)
 
 
 def _check_address(slot: Slot, timeout: float) -> tuple[Slot, float]:
-    """The address and the deadline, refused if either is odd."""
+    """The address and the deadline; refused if the address or the timeout is invalid."""
     check_timeout(timeout)
     return slot.checked(), now() + timeout

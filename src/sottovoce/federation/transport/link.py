@@ -1,13 +1,12 @@
-"""A line to the message server that mends itself.
+"""A link to the message server that restores its connection.
 
-There is one connection at a time. Whatever goes wrong with it (the server dies, the network goes quiet, an answer does
-not come), it is thrown away, and the next question dials afresh. So there is no state to repair, and requests must be
-such that asking twice does no harm. Nothing is trusted to wake up by itself: every attempt has a time limit of its own,
-and every request a deadline.
+There is one connection at a time. If anything goes wrong with it (the server dies, the network goes quiet, an answer
+does not come), it is closed, and the next request connects again. So there is no state to repair, but requests must be
+safe to repeat. Nothing may wait without limit: every attempt has a time limit, and every request a deadline.
 
-Attempts outlive the requests that began them. Dialling takes several times the way to the server and back, an answer
-once; a request whose time is shorter than that would otherwise cut every attempt short, and never hear a server that is
-merely far away. The next request for the same thing joins what is under way.
+Attempts outlive the requests that began them. Connecting takes several round trips to the server, an answer one. A
+request with less time than that would otherwise end every attempt early, and never reach a server that is only far
+away. The next equal request joins the attempt under way.
 """
 
 import asyncio
@@ -22,28 +21,28 @@ from sottovoce.federation.transport.transport import TransportError, Unreachable
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Seconds. An attempt is given up after a while that doubles, as does the rest before the next one.
+# Seconds. The time limit of an attempt doubles with each one, and so does the pause before the next.
 FIRST_PATIENCE, LONGEST_PATIENCE = 2.0, 16.0
 FIRST_REST, LONGEST_REST = 0.02, 1.0
-# After so long people are told that there is no answer yet, and so often the same thing.
+# Seconds until people are told that there is no answer yet, and between two equal texts.
 SOON, TELL_EVERY = 1.5, 1.0
 
 
 def now() -> float:
-    """The event loop's clock, in seconds. Deadlines are read on it; it never goes backwards."""
+    """The event loop's clock, in seconds, for deadlines. It never goes backwards."""
     return asyncio.get_running_loop().time()
 
 
 class _CutShortError(SilenceError):
-    """The deadline came before the attempt ended: this says little about the server."""
+    """The deadline came before the attempt ended, which says little about the server."""
 
 
 class UnderWayError(UnreachableError):
-    """The question was asked, nothing went wrong so far, and the answer may still come."""
+    """The request was sent without an error so far, and the answer may still come."""
 
 
 class _Question(NamedTuple):
-    """What is asked. Equal questions share one attempt."""
+    """The content of a request. Equal ones share one attempt."""
 
     subject: str
     data: bytes
@@ -55,24 +54,24 @@ class Link:
     """Requests that survive the loss of a connection.
 
     Args:
-        server: where to, and how.
-        pushes: what to listen to.
-        largest: in bytes, of the messages of this run. The server may send nothing that is much larger.
-        told: is called with a few words whenever there is no answer, and with None once there is. May be replaced.
+        server: its address and TLS context.
+        pushes: the subjects to listen to.
+        largest: bytes of this run's largest message. The server may send nothing much larger.
+        told: called with a short text whenever there is no answer, and with None once there is. May be replaced.
     """
 
     def __init__(self, server: Server, pushes: Pushes, largest: int, told: Callable[[str | None], None]) -> None:
         self.server, self._pushes, self._largest, self.told = server, pushes, largest, told
         self._connection: Connection | None = None
-        # Tasks return errors instead of raising them: nobody may be there to hear.
+        # Tasks return errors instead of raising them, since possibly nobody awaits them.
         self._dialling: asyncio.Task[Connection | Exception] | None = None
         self._asking: dict[_Question, asyncio.Task[Message | Exception]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._dial_patience = self._ask_patience = FIRST_PATIENCE
-        self._far = 0.0  # seconds that the last dialling took
+        self._far = 0.0  # seconds that the last connecting took
         self.way = 0.0  # seconds that the last answer took
-        self._rest = 0.0  # before the next dialling
+        self._rest = 0.0  # seconds before the next connecting
         self._words, self._tell_next = "", 0.0
         # The largest message that the server takes, headers included; known once connected.
         self.max_payload = 0
@@ -87,14 +86,14 @@ class Link:
         data: bytes = b"",
         headers: bytes = b"",
     ) -> T:
-        """Ask until `read` accepts an answer; it raises `SilenceError` for one that says: not now.
+        """Send a request until `read` accepts the answer.
 
         Args:
-            subject: where the question goes.
+            subject: of the request.
             deadline: on the clock of `now`. `UnreachableError` if there is no answer by then.
-            read: makes something of the server's message.
-            data: the question's content.
-            headers: in NATS's form, or nothing.
+            read: from the server's message to what is returned; raises `SilenceError` to ask again.
+            data: the request's content.
+            headers: in NATS's form; empty for none.
         """
         question, began, rest = _Question(subject, data, headers), now(), FIRST_REST
         silence: SilenceError | None = None
@@ -102,14 +101,18 @@ class Link:
             try:
                 answer = read(await self._answer(question, deadline))
             except _CutShortError as error:
-                # A server that is merely far away must not count as silent.
+                # A server that is only far away must not count as silent.
                 kind = UnderWayError if silence is None and self._live() else UnreachableError
                 raise kind((silence or error).given_up(self.server, now() - began)) from None
             except SilenceError as error:
                 silence = error
                 self._tell(silence)
             else:
-                self._well()
+                if self._words:
+                    self._words = ""  # so that people are told of the next trouble at once
+                    self.told(None)
+                self._rest = 0.0
+                self._ask_patience = max(FIRST_PATIENCE, min(self._far, LONGEST_PATIENCE))
                 return answer
             await asyncio.sleep(max(min(rest, deadline - now()), 0.0))
             rest = min(2 * rest, LONGEST_REST)
@@ -120,7 +123,7 @@ class Link:
         attempt = self._asking.get(question)
         if attempt is None:
             attempt = self._asking[question] = asyncio.get_running_loop().create_task(self._attempt(question))
-            # Forgotten when it is over, whoever still waits: the next request begins a new one.
+            # Removed when it is over, even if requests still wait for it: the next request begins a new one.
             attempt.add_done_callback(lambda _: self._asking.pop(question, None))
         began, soon = now(), True
         while not attempt.done():
@@ -131,7 +134,7 @@ class Link:
             if soon and not attempt.done() and left > SOON:
                 self._tell(SilenceError(f"silence for {SOON:g} s so far"))
             soon = False
-        # By `close`, or with the event loop: there is no result to ask for.
+        # Cancelled by `close`, or with the event loop, and so without a result.
         if attempt.cancelled():
             self._check_open()
             raise SilenceError("the attempt was abandoned")
@@ -141,24 +144,16 @@ class Link:
         return came
 
     def _tell(self, silence: SilenceError) -> None:
-        """Tell of the trouble, once a second at most: many requests may hear of the same."""
+        """Report why there is no answer; the same text at most once a second, as many requests may fail together."""
         words = silence.told(self.server)
         if words != self._words or now() >= self._tell_next:
             self._words, self._tell_next = words, now() + TELL_EVERY
             self.told(words)
 
-    def _well(self) -> None:
-        """The server does what it is asked: the next trouble is a new one."""
-        if self._words:
-            self._words = ""
-            self.told(None)
-        self._rest = 0.0
-        self._ask_patience = max(FIRST_PATIENCE, min(self._far, LONGEST_PATIENCE))
-
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     async def _attempt(self, question: _Question) -> Message | Exception:
-        """Dial if need be, and ask once. Errors are returned, since nobody may be there to hear them raised."""
+        """Connect if needed, and ask once. Errors are returned, since possibly nobody awaits the task."""
         connection = await self._connect()
         if isinstance(connection, Exception):
             return connection
@@ -166,7 +161,7 @@ class Link:
         try:
             async with asyncio.timeout(patience):
                 answer = await connection.ask(*question)
-        # A connection that does not answer is thrown away: it may be dead on the way without either end knowing.
+        # A connection that does not answer is closed: it may be dead without either end knowing.
         except TimeoutError:
             self._ask_patience = max(self._ask_patience, min(2 * patience, LONGEST_PATIENCE))
             silence = SilenceError(f"silence for {patience:.3g} s")
@@ -178,28 +173,28 @@ class Link:
         return answer
 
     def _live(self) -> Connection | None:
-        """The connection, if there is one that works."""
+        """The connection, if there is one that works; else None."""
         return self._connection if self._connection is not None and self._connection.alive else None
 
     async def _connect(self) -> Connection | Exception:
-        """A connection that works: the one there is, or the one that is being dialled. Else why there is none."""
+        """A connection that works, which is made if there is none, or the error of making it."""
         if (live := self._live()) is not None:
             return live
         if self._dialling is None or self._dialling.done():
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
-        # Several attempts wait for it, and none of them may cancel it.
+        # Several attempts await this task, and none of them may cancel it.
         dialling = self._dialling
         await asyncio.wait([dialling])
         return SilenceError("the connection was closed") if dialling.cancelled() else dialling.result()
 
     async def _dial(self) -> Connection | Exception:
-        """Throw the old connection away, rest, and dial once."""
+        """Close the old connection, pause, and connect once."""
         if self._connection is not None:
             LOG.debug("the connection to message server %s was lost", self.server)
             self._shut(self._connection)
             self._connection = None
         await asyncio.sleep(self._rest)
-        # Grows until there is an answer: a server that accepts connections and then breaks them is not hammered.
+        # Grows until there is an answer, to spare a server that accepts connections and then breaks them.
         self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
         began, patience = now(), self._dial_patience
         try:
@@ -212,7 +207,7 @@ class Link:
             return error
         self._far = now() - began
         self._dial_patience = max(FIRST_PATIENCE, min(2 * self._far, LONGEST_PATIENCE))
-        # Dialling took several times the way there and back, so an answer that takes as long is no silence.
+        # Connecting took several round trips, so an answer that takes as long is not late.
         self._ask_patience = max(self._ask_patience, min(self._far, LONGEST_PATIENCE))
         self.max_payload = self._connection.max_payload
         self._pushes.restarted()
@@ -221,19 +216,19 @@ class Link:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        """Refuse to go on after `close`."""
+        """Refuse requests after `close`."""
         if self._closed:
             raise TransportError("Expected an open transport, got one that was closed. Open a new one.")
 
     def _shut(self, connection: Connection) -> None:
         """Close a connection without waiting for it."""
-        # A task of its own: it goes on when whoever dials is cancelled.
+        # A task of its own, which goes on if the caller is cancelled.
         task = asyncio.get_running_loop().create_task(connection.shut())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Shut everything; later requests are refused, and so are those that wait."""
+        """Close the connection and end all attempts; waiting and later requests are refused."""
         self._closed = True
         if self._connection is not None:
             connection, self._connection = self._connection, None

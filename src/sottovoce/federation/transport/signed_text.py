@@ -1,11 +1,11 @@
-"""A text that a site has signed: the text, and below it who signed and the signature.
+"""Signed texts: a text, and below it the site that signed it, its key and the signature.
 
     ...
     Signed by site berlin with the key
     ed25519:<base64>
     <base64 of the signature>
 
-So a statement can be shown to others, who check it with the agreement that they have themselves.
+Others can check such a statement with their own copy of the agreement.
 """
 
 import base64
@@ -21,7 +21,7 @@ _SIGNED = "\nSigned by site {site} with the key\n"
 
 @final
 class Signed(NamedTuple):
-    """What was signed, by whom, with which key."""
+    """A signed text, the site that signed it, and the key."""
 
     text: str
     site: str
@@ -29,25 +29,24 @@ class Signed(NamedTuple):
 
 
 def sign_text(text: str, site: str, key: SigningKey) -> str:
-    """The text with who signed, the key and the signature below it. Everything above the signature is signed."""
+    """The text with the site, the key and the signature below it. Everything above the signature is signed."""
     body = text + _SIGNED.format(site=site) + f"{key.public}\n"
     signature = base64.b64encode(key.sign(body.encode("utf-8"), Context.STATEMENT)).decode("ascii")
     return f"{body}{signature}\n"
 
 
 def read_signed(content: str) -> Signed:
-    """What was signed; `InputError` unless every letter of it was.
+    """Read a signed text; refused if it was changed after signing.
 
-    The key is the one in the text: that it is an agreed one is for `expect_member` to say.
+    It is checked with the key in the text itself. Whether that key is an agreed one is checked by `expect_member`.
     """
     *lines, who, key_line, last = content.rstrip("\n").split("\n") if content.count("\n") >= 3 else ["", "", "", ""]
     head, _, tail = who.partition("Signed by site ")
     site, _, rest = tail.partition(" ")
     if head or rest != "with the key":
         raise InputError("Expected a signed statement, got a text without a signature at its end.")
-    # From the text itself; whether it is the agreed one is another question.
     key = PublicKey.from_text(key_line)
-    # Byte by byte as it stands: no line is joined again that was split here.
+    # The bytes as they stand, not joined from the lines that were split above.
     body = content[: content.rindex(last)]
     try:
         signature = base64.b64decode(last.encode("ascii"), validate=True)
@@ -59,7 +58,7 @@ def read_signed(content: str) -> Signed:
 
 
 def expect_member(agreement: Agreement, site: str, key: PublicKey) -> None:
-    """Refuse a signature of somebody else than the site that the agreement knows by this name."""
+    """Refuse a key other than the one that the agreement has for this site."""
     agreed = agreement.member(site).public_key
     if key != agreed:
         raise InputError(

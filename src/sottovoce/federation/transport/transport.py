@@ -1,14 +1,14 @@
-"""How messages travel: a mailbox for every address (`wire.Slot`), which takes one message and keeps it.
+"""The interface of transports: a mailbox for every address (`wire.Slot`), which takes one message and keeps it.
 
-A transport is trusted with nothing but delivery. It may lose, delay, change or invent bytes; what it hands out must be
-unsealed (`wire.unseal`) before use. Two things it does promise, as long as the server behaves:
+A transport is trusted only with delivery. It may lose, delay, change or invent bytes, so they must be unsealed
+(`wire.unseal`) before use. It promises two things, as long as the server behaves:
 
-    put once    the first message put into a mailbox stays there. Whoever comes second is told, and given what is there:
-                equal bytes are one's own, sent before a crash; other bytes mean that the name is used twice.
+    put once    the first message put into a mailbox stays there. A second put is told so, and returns that message:
+                equal bytes are the site's own, sent before a crash; other bytes mean that its name is used twice.
     durable     when `put_once` returns, the message outlives the server's process.
 
-Nothing waits longer than its timeout. Servers that die and come back are waited for within it. Every call may be
-cancelled at any time; a put that was cancelled or that ran out of time may or may not have been done, and is repeated
+No call takes longer than its timeout. A server that dies and comes back is waited for within it. Every call may be
+cancelled at any time. A put that was cancelled or ran out of time may or may not have been done, and must be repeated
 with the same bytes.
 """
 
@@ -24,24 +24,24 @@ from sottovoce.federation.transport.wire import Slot
 
 
 class TransportError(SottovoceError):
-    """Messages cannot be exchanged."""
+    """Messages cannot be exchanged with the server."""
 
 
 class UnreachableError(TransportError):
-    """The server did not answer in time. Whether a put was done is not known."""
+    """The server did not answer in time. It is not known whether a put was done."""
 
 
 class RefusedError(TransportError):
-    """The server answered, and will not do it: it does not know us, or does not let us, or is set up otherwise."""
+    """The server answered and refused: the site is not known, has no right to do this, or the settings differ."""
 
 
 def check_timeout(timeout: float) -> None:
-    """No wait without an end."""
+    """Refuse a timeout that is not finite and above 0 seconds."""
     expect(0 < timeout < inf, "a finite timeout > 0 seconds", timeout=timeout)
 
 
 class PutOutcome(Enum):
-    """How a put ended. Neither says whose bytes the mailbox holds: compare them."""
+    """How a put ended. Only the bytes show whose message the mailbox holds."""
 
     STORED = "stored"
     ALREADY_THERE = "already there"
@@ -50,14 +50,14 @@ class PutOutcome(Enum):
 @final
 @dataclass(frozen=True)
 class PutResult:
-    """How a put ended, and what the mailbox now holds. If that is not what was put, stop: the name is used twice."""
+    """How a put ended, and the bytes that the mailbox now holds. If they are not those put, the name is used twice."""
 
     outcome: PutOutcome
     held: bytes
 
 
 class Transport(ABC):
-    """Mailboxes of one run, as one site sees them. Use it as an asynchronous context manager, or close it."""
+    """One site's access to the mailboxes of a run. Use it as an asynchronous context manager, or close it."""
 
     @abstractmethod
     async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
@@ -77,18 +77,18 @@ class Transport(ABC):
     async def get(self, slot: Slot, timeout: float) -> bytes | None:
         """The message, as soon as it is there; None if it is not there in time.
 
-        `UnreachableError` if the server has not answered: no answer in time is not an empty mailbox. If what comes is
-        refused by `wire.unseal`, ask a second time before blaming the site: the first answer may have been pushed by
-        somebody else, the second is read from the mailbox itself.
+        `UnreachableError` if the server has not answered, so that nothing is known of the mailbox. If `wire.unseal`
+        refuses the bytes, ask a second time before blaming the site: the first answer may have been pushed by another,
+        the second is read from the mailbox itself.
         """
 
     @abstractmethod
     async def look(self, slot: Slot, timeout: float) -> bytes | None:
-        """What the mailbox holds now, None if it is empty; `UnreachableError` if the server does not answer in time."""
+        """The mailbox's content now, None if it is empty; `UnreachableError` if the server does not answer in time."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of everything; later calls are refused. Closing twice is fine."""
+        """Close all connections; later calls are refused. Closing twice is fine."""
 
     async def __aenter__(self) -> Self:
         return self

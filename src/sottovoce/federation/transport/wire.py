@@ -1,19 +1,19 @@
-"""What sites say to each other, as bytes: a payload of known length, bound to its place and signed.
+"""The bytes of a message: a payload of known length, bound to its mailbox and signed.
 
     "SVM4" | kind len(run) len(site) len(to) | number | length | digest | run | site | to | payload | books | signature
       4       1      1         1        1        8        4        32      .     .     .    length     700       64
 
-All numbers are little-endian. `books` is what a site says of its ledger (`heads`); only models and sums have it. The
-signature (Ed25519) is over everything before it. A reader knows every byte but payload, books and signature in
-advance: which run, under which agreement, what kind of thing, which round, from whom, how long. So nothing is parsed
-to decide whether to trust it. The length must be exact and the header must be equal, byte for byte; then the signature
-must be right; only then the payload is looked at (`letters`). Fields are read one by one only to say what was wrong.
+All numbers are little-endian. `books` is a statement of the sender's ledger (`heads`); only models and sums have one.
+The signature (Ed25519) is over everything before it. A reader knows every byte except payload, books and signature in
+advance: run, agreement, kind, round, sender and length. So nothing is parsed before the message is trusted: first the
+length must be exact, then the header equal byte for byte, then the signature valid; only then is the payload read
+(`letters`). Fields of a wrong header are read only for the error.
 
 Formal guarantees:
-    `unseal` returns the payload that the owner of the key signed for exactly this place, or raises `BadMessageError`.
-    The same payload, books, place and key always give the same bytes, so that what is sent again after a crash cannot
-    be told from what was sent before it. `digest_of` stands for place and payload alone: whoever says the same words
-    with later books has said the same thing.
+    `unseal` returns the payload that the owner of the key signed for exactly this mailbox, or raises `BadMessageError`.
+    The same payload, books, mailbox and key always give the same bytes, so a message that is sent again after a crash
+    is identical to the first. `digest_of` covers mailbox and payload alone: a message with the same payload and later
+    books counts as the same message.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ from sottovoce.federation.agreement.identity import SIGNATURE_BYTES, Context, Pu
 
 MAGIC = b"SVM4"
 DIGEST_BYTES = 32
-BOOKS_BYTES = 772  # of what a model or a sum says of its sender's ledger
-NO_BOOKS = bytes(BOOKS_BYTES)  # of a sender that says nothing of it
-MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few stay exact everywhere
-# 128 MiB: sixteen million numbers, and no length field is ever near its end.
+BOOKS_BYTES = 772  # of the statement of the sender's ledger in a model or a sum
+NO_BOOKS = bytes(BOOKS_BYTES)  # of a sender that says nothing of its ledger
+MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few such numbers stay exact
+# 128 MiB: sixteen million numbers, far below the largest value of the length field.
 LONGEST_PAYLOAD = 2**27
 _FIXED = struct.Struct("<4scBBBQI")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -39,34 +39,34 @@ _TOKEN = re.compile(r"([mnasp])(0|[1-9][0-9]{0,9})(?:-([a-z0-9-]{1,40}))?")
 
 
 def check_run_id(run: str) -> None:
-    """Refuse what would not fit into one token of a subject, into the name of a stream, and into one length byte."""
+    """Refuse a run id that does not fit into one token of a subject, a stream's name and one length byte."""
     expect(_RUN.fullmatch(run) is not None, "a run id of 1 to 64 letters, digits, - and _", run=run[:80])
 
 
 class Kind(Enum):
-    """What a message is."""
+    """The kind of a message."""
 
-    MODEL = "m"  # what a site releases in a round
+    MODEL = "m"  # a site's noisy model of a round
     SUM = "s"  # its masked words for a sum over all sites
-    POINT = "p"  # where, by its reckoning, that sum is to be taken: made of earlier sums alone
-    NOTICE = "n"  # something about the run itself
+    POINT = "p"  # its proposal for the point of that sum, computed from earlier sums alone
+    NOTICE = "n"  # about the run itself
     ANSWER = "a"  # to a question in another site's notice
 
     @property
     def books_bytes(self) -> int:
-        """Bytes that such a message has for its sender's books."""
+        """Number of bytes of such a message for its sender's books."""
         return BOOKS_BYTES if self in (Kind.MODEL, Kind.SUM) else 0
 
 
 class Slot(NamedTuple):
-    """The address of a mailbox: of a site, a kind and a number. It takes one message for ever.
+    """The address of a mailbox, which takes one message for good.
 
     Args:
         number: the round of a model, a sum or a point; of a notice, its number at its site; of an answer, that of the
             notice it answers.
-        site: whose mailbox it is, and who signs what is in it.
+        site: the mailbox's owner, who signs its message.
         kind: model, sum, point, notice or answer.
-        to: whose question an answer answers; else empty.
+        to: for an answer, the site that asked; else empty.
     """
 
     number: int
@@ -76,19 +76,19 @@ class Slot(NamedTuple):
 
     @property
     def token(self) -> str:
-        """What the mailbox is called among those of its site: m17, n3, a3-berlin."""
+        """The mailbox's name among those of its site: m17, n3, a3-berlin."""
         return f"{self.kind.value}{self.number}" + (f"-{self.to}" if self.to else "")
 
     @classmethod
     def of_token(cls, token: str, site: str) -> Self | None:
-        """The address, or None unless the token is written as we write it: m007 and m7 are different mailboxes."""
+        """The address with this token; None unless it is a token in its exact form, such as m7 but not m007."""
         match = _TOKEN.fullmatch(token)
         if match is None or (match[1] == Kind.ANSWER.value) != (match[3] is not None):
             return None
         return cls(int(match[2]), site, Kind(match[1]), match[3] or "")
 
     def checked(self) -> Self:
-        """The same; refused if it is no address."""
+        """This address; refused if its parts are invalid."""
         whole = self.number % 1 == 0 and 0 <= self.number <= MOST_NUMBER
         expect(whole, f"a whole number in 0..{MOST_NUMBER} in an address", number=self.number)
         check_site_name(self.site)
@@ -129,12 +129,12 @@ class BadMessageError(SottovoceError):
 @final
 @dataclass(frozen=True)
 class Envelope:
-    """What a reader knows about a message before it comes: every byte but the payload and the signature.
+    """All that a reader knows of a message in advance: every byte except the payload, the books and the signature.
 
     Args:
         run: its id.
         digest: of the agreement, 32 bytes.
-        slot: the mailbox: kind, number, sender, and whom an answer is for.
+        slot: the mailbox: kind, number, sender, and for an answer the site that asked.
         length: of the payload, in bytes.
     """
 
@@ -151,7 +151,7 @@ class Envelope:
 
     @property
     def header(self) -> bytes:
-        """Every byte before the payload."""
+        """The bytes before the payload."""
         number, site, kind, to = self.slot
         run, name, asker = self.run.encode("ascii"), site.encode("ascii"), to.encode("ascii")
         sizes = len(run), len(name), len(asker)
@@ -160,11 +160,11 @@ class Envelope:
 
     @property
     def size(self) -> int:
-        """The exact number of bytes of the message."""
+        """The message's exact number of bytes."""
         return sealed_size(self.run, self.slot, self.length)
 
     def __str__(self) -> str:
-        """Whose message it is, and which one, for people."""
+        """The sender and the message, for people."""
         number, site, kind, to = self.slot
         if kind in (Kind.MODEL, Kind.SUM, Kind.POINT):
             return f"site={site!r} in round={number}"
@@ -172,7 +172,7 @@ class Envelope:
 
 
 def sealed_size(run: str, slot: Slot, length: int) -> int:
-    """The number of bytes of a message with a payload of this length; the round does not matter."""
+    """The number of bytes of a message with a payload of this length; it does not depend on the round."""
     header = _FIXED.size + DIGEST_BYTES + len(run) + len(slot.site) + len(slot.to)
     return header + length + slot.kind.books_bytes + SIGNATURE_BYTES
 
@@ -181,10 +181,10 @@ def seal(place: Envelope, payload: bytes, key: SigningKey, books: bytes = NO_BOO
     """The bytes to send: header, payload, books, signature. The same arguments always give the same bytes.
 
     Args:
-        place: where the message belongs.
-        payload: of exactly the length that the place says.
+        place: the message's mailbox and length.
+        payload: of exactly that length.
         key: of the sender.
-        books: what it says of its ledger, `BOOKS_BYTES`; left out of a notice or an answer.
+        books: the statement of its ledger, `BOOKS_BYTES`; left out of a notice or an answer.
     """
     expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
     expect(len(books) == BOOKS_BYTES, f"{BOOKS_BYTES} bytes of books", bytes=len(books))
@@ -193,18 +193,20 @@ def seal(place: Envelope, payload: bytes, key: SigningKey, books: bytes = NO_BOO
 
 
 def digest_of(message: bytes) -> bytes:
-    """The SHA-256 of a model or a sum, without the books and the signature: by this others know what was said."""
+    """The SHA-256 of a model or a sum without its books and signature, by which other sites identify the message."""
     return hashlib.sha256(message[: -BOOKS_BYTES - SIGNATURE_BYTES]).digest()
 
 
 def books_of(message: bytes) -> bytes:
-    """What a model or a sum says of its sender's books. The message must have been unsealed: nothing is checked."""
+    """The books in a model or a sum. The message must have been unsealed: nothing is checked here."""
     return message[-BOOKS_BYTES - SIGNATURE_BYTES : -SIGNATURE_BYTES]
 
 
 def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
-    """The payload, or `BadMessageError`. In this order: length, header, signature; the payload is not looked at."""
-    _check_size(data, place)
+    """The payload, or `BadMessageError`. Checks length, header and signature in this order, but not the payload."""
+    if len(data) != place.size:
+        refusal = Refusal.TRUNCATED if len(data) < place.size else Refusal.OVERSIZED
+        raise BadMessageError(refusal, f"expected exactly {place.size} bytes from {place}, got bytes={len(data)}.")
     header = place.header
     if data[: len(header)] != header:
         _refuse_header(data, place)
@@ -218,17 +220,10 @@ def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
     return body[len(header) : len(header) + place.length]
 
 
-def _check_size(data: bytes, place: Envelope) -> None:
-    """Refuse a message of any other length than the one that follows from its place."""
-    if len(data) != place.size:
-        refusal = Refusal.TRUNCATED if len(data) < place.size else Refusal.OVERSIZED
-        raise BadMessageError(refusal, f"expected exactly {place.size} bytes from {place}, got bytes={len(data)}.")
-
-
 def _refuse_header(data: bytes, place: Envelope) -> None:
-    """Find the field that differs. The size is right, so the fixed part and the digest are there."""
+    """Raise the error for the first field that differs. The message has the right size, so all fields are there."""
     magic, kind, run_size, site_size, to_size, number, length = _FIXED.unpack_from(data)
-    # Sizes are a stranger's: slices that reach too far are merely short, and then differ.
+    # These sizes are not trusted: a slice that reaches too far is too short, and then differs.
     rest, ends = data[_FIXED.size :], [DIGEST_BYTES]
     for size in (run_size, site_size, to_size):
         ends.append(ends[-1] + size)
@@ -257,5 +252,5 @@ def _refuse_header(data: bytes, place: Envelope) -> None:
 
 
 def _shown(name: bytes) -> str:
-    """A name from outside, safe to print."""
+    """Text from outside, safe to print."""
     return repr(name[:64].decode("ascii", "backslashreplace"))
