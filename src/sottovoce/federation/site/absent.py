@@ -118,7 +118,14 @@ class GoesOn(Policy):
 
     async def lost(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
         late = await self.late(k, silences, voting)
-        self._refuse_torn(k, late)
+        # Stop, before anything is written, if the sites that are left would no longer be connected.
+        away = self._absent | self._board.gone | set(late)
+        if late and not are_connected(self._agreement, away, self._site):
+            raise LostNeighbourError(
+                f"Expected those who are left to be connected, got none of {', '.join(sorted(away))} in round={k}, "
+                f"without whom site={self._site!r} is alone or cut off from others. When they are back, run the same "
+                "command again."
+            )
         return late
 
     async def late(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
@@ -161,18 +168,6 @@ class GoesOn(Policy):
         if waited >= due and not (told == k and k <= self._first):
             self._told = k, waited
             await self._board.tell_waiting(k)
-
-    def _refuse_torn(self, k: int, late: Collection[str]) -> None:
-        """Stop, before anything is written, if the sites that are left would no longer be connected."""
-        if not late:
-            return
-        away = self._absent | self._board.gone | set(late)
-        if not are_connected(self._agreement, away, self._site):
-            raise LostNeighbourError(
-                f"Expected those who are left to be connected, got none of {', '.join(sorted(away))} in round={k}, "
-                f"without whom site={self._site!r} is alone or cut off from others. When they are back, run the same "
-                "command again."
-            )
 
 
 def policy_for(agreement: Agreement, site: str, board: Board) -> Policy:

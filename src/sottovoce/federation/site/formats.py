@@ -4,7 +4,6 @@ All of it follows from the agreement, so every reader knows the length of a mess
 """
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import ClassVar, final
 
 from sottovoce.federation.agreement.agreement import Agreement
@@ -20,24 +19,12 @@ class Format(ABC):
     """
 
     kind: ClassVar[Kind]
+    spare: int  # number of rounds that may be repeated without a lost site
+    messages: int  # largest number of messages of one site, with proposals, without notices and answers
+    largest: int  # bytes of the largest payload of a message or a proposal
 
     def __init__(self, agreement: Agreement) -> None:
         self.agreement, self.sites = agreement, len(agreement.sites)
-
-    @property
-    @abstractmethod
-    def spare(self) -> int:
-        """Number of rounds that may be repeated without a lost site."""
-
-    @property
-    @abstractmethod
-    def messages(self) -> int:
-        """Largest number of messages of one site, with proposals, without notices and answers."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> int:
-        """Bytes of the largest payload of a message or a proposal."""
 
     @abstractmethod
     def payload(self, q: int) -> int:
@@ -57,15 +44,10 @@ class ModelFormat(Format):
     """Noisy models. Release q is round q."""
 
     kind = Kind.MODEL
-    spare = 0
 
-    @property
-    def messages(self) -> int:
-        return self.agreement.algorithm.rounds
-
-    @property
-    def largest(self) -> int:
-        return self.payload(1)
+    def __init__(self, agreement: Agreement) -> None:
+        super().__init__(agreement)
+        self.spare, self.messages, self.largest = 0, agreement.algorithm.rounds, self.payload(1)
 
     def payload(self, q: int) -> int:  # noqa: ARG002
         return words_size(self.sites, self.agreement.model_size)
@@ -85,21 +67,10 @@ class SumFormat(Format):
 
     def __init__(self, agreement: Agreement) -> None:
         super().__init__(agreement)
-        self.schedule = agreement.analysis.schedule(agreement.features)
-
-    @property
-    def spare(self) -> int:
-        return self.agreement.analysis.spare
-
-    @property
-    def messages(self) -> int:
+        self.schedule, self.spare = agreement.analysis.schedule(agreement.features), agreement.analysis.spare
         # Words and a proposal for every sum, and one message that the site holds the last one.
-        return 2 * (len(self.schedule) + self.spare) + 1
-
-    @cached_property
-    def largest(self) -> int:
-        releases = range(1, len(self.schedule) + 1)
-        return max(max(self.payload(q), self.proposal(q)) for q in releases)
+        self.messages = 2 * (len(self.schedule) + self.spare) + 1
+        self.largest = max(max(self.payload(q), self.proposal(q)) for q in range(1, len(self.schedule) + 1))
 
     def payload(self, q: int) -> int:
         return sum_size(self.sites, self.schedule[q - 1].numbers if q <= len(self.schedule) else 0)

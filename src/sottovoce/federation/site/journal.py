@@ -23,7 +23,7 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -103,7 +103,8 @@ class Journal:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self._connection = path, connection
-        self._round, self._absent = 0, dict[str, int]()
+        self.round = 0  # the last round that was taken in; 0 before the first
+        self.absent: Mapping[str, int] = {}  # neighbours that were dropped, each with the first round without it
         self._waiting: Checkpoint | None = None  # not on the disk yet
         self._seed: Seed | None = None
         self._agreement = ""
@@ -151,11 +152,6 @@ class Journal:
         return journal
 
     # -- reading ------------------------------------------------------------------------------------------------------
-
-    @property
-    def round(self) -> int:
-        """The last round that was taken in; 0 before the first."""
-        return self._round
 
     @property
     def wound_up(self) -> bool:
@@ -209,11 +205,6 @@ class Journal:
         self._check(row[2], f"the outbox of round {k}", row[0], row[1])
         return Said(row[0], row[1])
 
-    @property
-    def absent(self) -> dict[str, int]:
-        """Neighbours that were dropped, by name, each with the first round without it."""
-        return dict(self._absent)
-
     def votes(self, k: int) -> frozenset[str]:
         """The sites without which this site would repeat the sum of round k."""
         with self._reporting():
@@ -250,7 +241,7 @@ class Journal:
         commit.
         """
         self._expect_next(k, "a checkpoint")
-        self._waiting, self._round = Checkpoint(k, content, opened), k
+        self._waiting, self.round = Checkpoint(k, content, opened), k
 
     def vote(self, k: int, *sites: str) -> None:
         """Write that this site would repeat the sum of round k without these sites. A vote is never withdrawn."""
@@ -264,10 +255,10 @@ class Journal:
         """
         self._expect_next(k, "a lost neighbour")
         for site in sites:
-            expect(site not in self._absent, "a neighbour that is still there", site=site)
+            expect(site not in self.absent, "a neighbour that is still there", site=site)
         with self._writing():
             self._connection.executemany("INSERT INTO absent VALUES (?, ?)", [(site, k) for site in sites])
-        self._absent |= dict.fromkeys(sites, k)
+        self.absent = {**self.absent, **dict.fromkeys(sites, k)}
 
     def settle(self) -> None:
         """Write the checkpoint that waits, if there is one."""
@@ -348,8 +339,8 @@ class Journal:
         """Read round, absent neighbours and seed, and check every digest."""
         c, last = self._connection, self.last()
         self._agreement = owner.agreement
-        self._round = 0 if last is None else last.round
-        self._absent = dict(c.execute("SELECT site, round FROM absent ORDER BY round, site").fetchall())
+        self.round = 0 if last is None else last.round
+        self.absent = dict(c.execute("SELECT site, round FROM absent ORDER BY round, site").fetchall())
         secret = c.execute("SELECT seed FROM secret").fetchone()
         if secret is not None and len(secret[0]) != SEED_BYTES:
             self._damaged("the seed was changed")
@@ -357,13 +348,13 @@ class Journal:
         self.sums()
         for (k,) in c.execute("SELECT round FROM outbox").fetchall():
             self.said(k)
-            if k > self._round + 1:
-                self._damaged(f"round {k} is in the outbox, and the checkpoint is of round {self._round}")
+            if k > self.round + 1:
+                self._damaged(f"round {k} is in the outbox, and the checkpoint is of round {self.round}")
 
     def _expect_next(self, k: int, what: str) -> None:
         """Refuse a round that is not the next one. Rounds are neither skipped nor repeated."""
-        if k != self._round + 1:
-            raise PrivacyError(f"Expected {what} of round {self._round + 1}, the next one, got round={k}.")
+        if k != self.round + 1:
+            raise PrivacyError(f"Expected {what} of round {self.round + 1}, the next one, got round={k}.")
 
     def _check(self, digest: str, what: str, *parts: bytes) -> None:
         """Refuse content that does not fit its digest."""
