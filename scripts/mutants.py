@@ -26,7 +26,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path("src/sottovoce")
 COPIED = ("src", "tests", "benchmarks", "docs", "scripts", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile",
-          "mkdocs.yml", "LICENSE", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff")  # fmt: skip
+          "LICENSE", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff")  # fmt: skip
 LONGEST = 600  # seconds that a test may take
 FAILED = 1  # pytest's exit code where a test has failed
 

@@ -1,6 +1,5 @@
 """The pages, and the site that is built of them: every link leads somewhere, nothing is swallowed or fetched."""
 
-import os
 import re
 import subprocess
 import sys
@@ -21,7 +20,7 @@ ITEM = re.compile(r"(?:[-*+]|\d+\.) ")
 TAGS = """
 html head meta link title script style body header footer main nav article section aside div span p a em strong small
 code pre h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table thead tbody tr th td blockquote details summary hr br img svg path
-form input label button
+form input label button abbr noscript symbol use circle line polyline
 """
 
 
@@ -52,8 +51,7 @@ def prose(text):
 def swallowed(text):
     """Lines that one Markdown takes for text and another for a list or a quotation, and what looks like a tag.
 
-    Where sources are shown they are read as CommonMark. The site is built by Python-Markdown, which wants a blank line
-    before a list.
+    Where sources are shown they are read as CommonMark. Other readers of Markdown want a blank line before a list.
     """
     for number, line, before in prose(text):
         goes_on = not before.strip() or before.startswith(("<!--", "#", "  ")) or ITEM.match(before)
@@ -110,12 +108,12 @@ class Seen(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The built site, by path. Strict: links, anchors and pages outside the navigation end it."""
-    if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None or find_spec("material") is None:
-        pytest.skip("mkdocs is not installed: pip install --group docs")
+    if any(find_spec(name) is None for name in ("sphinx", "furo", "myst_parser", "sphinx_copybutton")):
+        pytest.skip("Sphinx is not installed: pip install --group docs")
     place = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(place)],
-        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "sphinx", "-qW", "--keep-going", "-d", tmp_path_factory.mktemp("read"), "docs", place],
+        cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return {str(path.relative_to(place)): Seen(path.read_text(encoding="utf-8")) for path in place.rglob("*.html")}
@@ -136,10 +134,8 @@ def test_the_reference_names_all_that_is_public(site):
     for name in MODULES:
         module = getattr(sottovoce, name)
         names = getattr(module, "__all__", None) or [key for key in vars(module) if not key.startswith("_")]
-        own = {key for key in names if getattr(getattr(module, key), "__module__", "").startswith(f"sottovoce.{name}")}
-        shown = {
-            word.split(".")[-1] for word in site[f"reference/{name}.html"].ids if word.startswith(f"sottovoce.{name}.")
-        }
+        own = {key for key in names if getattr(getattr(module, key), "__module__", "").startswith(module.__name__)}
+        shown = {word.split(".")[-1] for word in site[f"reference/{name}.html"].ids if word.startswith(module.__name__)}
         assert {key for key in own if isroutine(getattr(module, key)) or isclass(getattr(module, key))} <= shown, name
 
 
