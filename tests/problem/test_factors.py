@@ -503,7 +503,7 @@ def with_value(value):
         (lambda: fitted(sample_weight=["a"] * 60), "weights as numbers"),
         (lambda: fitted(weight_bound=0.0), r"weight_bound as a finite public number > 0, got weight_bound=0\.0"),
         (lambda: fitted(weight_bound=math.inf), "weight_bound=inf"),
-        (lambda: fitted(weight_bound="max"), "weight_bound='max'.*does not rest on these rows"),
+        (lambda: fitted(weight_bound="max"), "weight_bound='max'.*does not come from these rows"),
         (lambda: fitted(inference=True), "rows that count alike with inference.*weights=True"),
         (lambda: PrivatePoissonRegressor(y_max=3, data_norm=2).fit(X, Y, exposure=V), "exposure_bound=None and ex"),
         (lambda: PrivatePoissonRegressor(y_max=3, data_norm=1.8, exposure_bound=4.0).fit(X, Y), "and no exposure"),

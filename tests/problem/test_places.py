@@ -159,5 +159,5 @@ def test_people_have_so_many_rows_in_all_before_they_are_dealt_out():
     at = owners(sites)
     assert sites.unit == Unit(3)
     assert any(len({at[3 * i], at[3 * i + 1], at[3 * i + 2]}) > 1 for i in range(20))
-    with pytest.raises(InputError, match="where people are told"):
+    with pytest.raises(InputError, match="since people are given"):
         Sites.split(replace(numbered(60, whose, 3), unit=Unit()), 4)
