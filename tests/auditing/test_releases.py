@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.auditing import releases
-from sottovoce.auditing.releases import everything, played
+from sottovoce.auditing import catalogue
+from sottovoce.auditing.catalogue import everything
+from sottovoce.auditing.releases import played
 from sottovoce.auditing.subjects import subject
 from sottovoce.cli import main
 from sottovoce.noise.sources import SystemNoise
@@ -121,7 +122,7 @@ def test_the_search_for_two_rows_does_not_find_what_releases_do(monkeypatch):
 def test_all_plays_releases_too(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("sottovoce.auditing.subjects.everything", lambda _: {})
     kept = {name: one for name, one in everything(2.0).items() if name in ("people", "least squares")}
-    monkeypatch.setattr(releases, "everything", lambda **_: kept)
+    monkeypatch.setattr(catalogue, "everything", lambda **_: kept)
     assert main(["audit", "--all", "--runs", "200", "--out", str(tmp_path / "out"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert list(told) == ["people", "least squares"]

@@ -1,4 +1,4 @@
-"""What an analysis is: a program of sums with its settings, who may collude, how much noise a sum has, and its price.
+"""Analyses: a program of sums with its settings, the sites that may collude, the noise of each sum, and its price.
 
 Of n sites, c may collude, and every sum holds at least u. Every site adds noise of standard deviation
 sigma_k Delta_k / sqrt(u - c) to its share of sum k, so that what c colluding sites do not know of the sum's noise is
@@ -88,7 +88,7 @@ class Analysis(PrivateMethod):
 
     @abstractmethod
     def program(self, known: Known) -> Program[Fit]:
-        """The questions that are asked, one for each line of the schedule, and what is learnt from the sums."""
+        """The program: asks one question for each line of the schedule, and learns a model from the sums."""
 
     @property
     def infers(self) -> bool:

@@ -1,7 +1,7 @@
-"""What a method of learning is, and an algorithm, where every site speaks with noise of its own.
+"""The interfaces of methods of learning, and of algorithms, in which every site adds noise of its own.
 
-A `Method` is a set of public settings that can say what it costs and can be played on rows. There are two ways to
-speak (`Way`), and one class for each:
+A `Method` is a set of public settings. It states its cost and can be run on rows. Sites release results in one of two
+ways (`Way`), with one class for each:
 
     Algorithm   every site sends noisy models to its neighbours: IPADMM and its rivals
     Analysis    only noisy sums over all sites are read: `sottovoce.algorithms.analysis`
@@ -45,7 +45,7 @@ NOTHING = Sequence(())  # the price of a message that no row was looked at for
 
 
 class Way(NamedTuple):
-    """A way of speaking: what sites send, and what follows from that whatever the method."""
+    """What sites send, and what follows from that for every method."""
 
     label: str
     exchanges: str  # what a run is counted in
@@ -66,7 +66,7 @@ class Outputs(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A run after one exchange. What follows from it is computed only if it is asked for."""
+    """The state of a run after one exchange. Models are computed only if `outputs` is called."""
 
     numbers: int  # that a message of it held
     outputs: Callable[[], Outputs]

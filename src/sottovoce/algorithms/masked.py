@@ -54,8 +54,8 @@ class MaskedNewton(Analysis):
         rounds: exchanges in all: one of second moments, the rest of gradients; with `evaluate`, the last two of
             that. None: it follows from public numbers
             (`exchanges`) as soon as the rows are known, by `bound_to`.
-        inference: whether coefficients are to have standard errors. It takes `INFERENCE` of the budget, and a loss that
-            is a likelihood: logistic, or Poisson, of which it is learnt how much more counts vary.
+        inference: True if coefficients are to have standard errors. The budget is then dealt out by `INFERENCE`, and
+            the loss must be a likelihood: logistic, or Poisson, for which the dispersion of counts is estimated too.
         evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is: on these very
             rows, unless some are held out. None: it is not evaluated.
         hold_out: with `evaluate`: one of so many rows of each site, chosen at random and told to nobody, is not learnt
@@ -179,7 +179,7 @@ class MaskedNewton(Analysis):
     # -- public numbers -----------------------------------------------------------------------------------------------
 
     def exchanges(self, rows: int, features: int, sites: int, unit: Unit = ROW) -> int:
-        """How many `rounds` there should be, from public numbers alone.
+        """The default number of `rounds`, from public numbers alone.
 
         The more of a gradient is noise, the fewer: each has noise sqrt(T) times that of a single release, and in
         directions that M^ says nothing about the steps add up like a walk, whose length grows with T. That walk costs
@@ -221,7 +221,7 @@ class MaskedNewton(Analysis):
         )
 
     def notes(self, site: Oracle) -> tuple[str, ...]:
-        """What the evaluation is of, if there is one, besides what all masked sums say."""
+        """Adds which rows the evaluation is of, if there is one."""
         if self.evaluate is None:
             return super().notes(site)
         of = evaluating.FLATTERED if self.hold_out is None else evaluating.HELD_OUT.format(self.hold_out)
@@ -244,7 +244,7 @@ class MaskedNewton(Analysis):
             self.expect_rows(site.network.sites.counts.tolist())
 
     def expect_rows(self, counts: Sequence[int]) -> None:
-        """Refuse sites of which none has enough rows to hold one out."""
+        """Refuse sites none of which has enough rows to hold one out."""
         super().expect_rows(counts)
         every = self.hold_out
         expect(every is None or max(counts) >= every, f"a site with hold_out={every} rows or more, whichever "

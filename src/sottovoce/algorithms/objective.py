@@ -92,13 +92,13 @@ class ObjectivePerturbation(ConsensusRival):
         return super().start(site, runs)
 
     def curvature(self, k: int, site: Oracle) -> Array:
-        """What the private step of round k adds to that of the local problem."""
+        """Curvature that the private step of round k adds to the local problem: (nodes, 1, 1)."""
         published = self.private and self.form == "published"
         own: Array = 2 * self.penalty(k) * site.degree
         return own + self.ridge(k, site) if published else own
 
     def perturbed(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> Array:
-        """The private step of round k."""
+        """The noisy model of the private step of round k."""
         pull, curvature = self.pull(state, site, self.penalty(k)), self.curvature(k, site)
         if not self.private:
             return argmin(site, pull, curvature, state.w, TOLERANCE)

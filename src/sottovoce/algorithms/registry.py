@@ -27,7 +27,7 @@ COMMON = ("epsilon", "delta", "rounds", "rho", "lam")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One algorithm, as all see it who know it by its name.
+    """The line of one algorithm.
 
     Args:
         at: where its class is: the file in sottovoce/algorithms, a dot, and the class.
@@ -38,8 +38,8 @@ class Entry:
         forms: what each form changes.
         not_at_sites: why real sites may not run it; None if they may. Unless its line says that they may, they may not.
         planned: the settings that the planner may fill in; none if it does not know the algorithm.
-        private: whether it adds noise; if not, one run says all.
-        exact: whether it minimises exactly in every round, which needs double precision.
+        private: True if it adds noise; if not, one run says all.
+        exact: True if it minimises exactly in every round, which needs double precision.
     """
 
     at: str
@@ -130,7 +130,7 @@ def entry(name: str) -> Entry:
 
 
 def expect_own(name: str, given: Mapping[str, object]) -> None:
-    """Refuse what would be of no use to the algorithm: who gives a setting believes that it does something."""
+    """Refuse settings that the algorithm does not have, since people who give one expect an effect."""
     own = {f.name for f in fields(entry(name).kind)}
     for setting, value in given.items():
         if setting not in own and setting == "sensitivity":

@@ -5,7 +5,7 @@ Every rival exists in two forms.
     "fair"       the same total (epsilon, delta) as everyone else, by the best accountant we know for its mechanism
     "published"  the noise law of its paper and the total that its paper's proof gives; refused where there is none
 
-Most of the gap between published rivals is accounting. Whoever compares should show both.
+Most of the gap between published rivals is accounting, so a comparison should show both.
 
 The papers were not at hand in full. Each rival's file says what of its definition is certain, and what we chose.
 """

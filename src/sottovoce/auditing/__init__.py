@@ -8,5 +8,6 @@ bounds     from scores to a lower bound on epsilon
 replay     the noise of every round, solved for
 wire       the same of real sites' messages
 audit      all of it, in one call
-releases   what one process releases, each sum with two tables that move it the most
+releases   the same attack on what one process releases
+catalogue  all of these releases, each with two tables that move its sums the most
 """

@@ -1,4 +1,4 @@
-"""The audit: attack a claim of epsilon, and say how much of it the attack shows.
+"""The audit: an attack on a claim of epsilon, and the lower bound that it shows.
 
     1. two rows that can be told apart best are searched for (`pairs`)
     2. weights of all that the observer sees, and a threshold, are learnt from runs of its own (`scores`)
@@ -33,7 +33,7 @@ from sottovoce.auditing.bounds import (
 from sottovoce.auditing.pairs import Pair, looked_at, worst_pair
 from sottovoce.auditing.replay import noise_by_round
 from sottovoce.auditing.scores import Score, learn
-from sottovoce.auditing.subjects import expect_claim, usual_rows, usual_sites
+from sottovoce.auditing.subjects import expect_claim, usual_size
 from sottovoce.auditing.views import check_view
 from sottovoce.auditing.worlds import NoiseMaker, Worlds, place
 from sottovoce.errors import expect
@@ -58,8 +58,8 @@ class Stated(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Audit(Verdict):
-    """What an attack has shown of an algorithm's claim. The alarm rests on `lower`, on `noise` and on `stated`, not on
-    `lower_gaussian`; its tests are one by counting, and one of every round's noise.
+    """The result of an attack on an algorithm's claim. The alarm rests on `lower`, `noise` and `stated`, and not on
+    `lower_gaussian`. Its tests are one by counting, and one of every round's noise.
     """
 
     algorithm: Method
@@ -164,7 +164,8 @@ def audit(
     expect(not (system_noise and noise is not None), "system_noise or noise, not both", system_noise=system_noise)
     seen_as = algorithm.view if view is None else view
     check_view(seen_as, algorithm)
-    network = graph if graph is not None else complete(usual_sites(algorithm) if sites is None else sites)
+    usual_sites, usual_rows = usual_size(algorithm)
+    network = graph if graph is not None else complete(usual_sites if sites is None else sites)
     expect(sites is None or sites == network.n, f"sites={network.n}, as in the graph", sites=sites)
     known = algorithm.colluders(network.n)  # None where nobody needs to be assumed not to collude
     if known is not None:
@@ -173,7 +174,7 @@ def audit(
     else:
         expect(colluding is None, "colluding with masked sums only", colluding=colluding)
     worlds = Worlds(
-        algorithm, network, usual_rows(algorithm) if rows is None else rows, features, seen_as, "still", known or 0,
+        algorithm, network, usual_rows if rows is None else rows, features, seen_as, "still", known or 0,
         device, dtype, system_noise, noise,
     )  # fmt: skip
     chosen = secrets.randbits(63) if seed is None else seed

@@ -114,7 +114,7 @@ def clopper_pearson(hits: int, of: int, confidence: float) -> float:
 
 
 class Counts(NamedTuple):
-    """How often a fixed threshold was passed, in as many runs of either world."""
+    """Number of runs in each world whose score is above a fixed threshold."""
 
     first: int  # in the first world, where it is a mistake
     second: int
@@ -203,7 +203,7 @@ def noise_size(k: int, noise: Floats, moved: Floats, mu: float) -> NoiseSize:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Verdict:
-    """What an attack on an algorithm or on a release has shown of its claim.
+    """The result of an attack on the claim of an algorithm or of a release.
 
     `lower` and `lower_any` assume nothing of the scores; `lower_gaussian` assumes what `assumption` says, and is None
     for a pure claim. `noise` assumes that noise is normal and fresh. `alarm`: the claim is wrong, or something happened
@@ -248,7 +248,7 @@ class Verdict:
         raise NotImplementedError
 
     def told(self) -> dict[str, Any]:
-        """What is written of every attack: all but the scores."""
+        """All numbers of the verdict but the scores, for JSON."""
         n = self.counts.runs
         return {
             "claimed": self.claim.epsilon,
@@ -281,14 +281,11 @@ def claimed_curve(claim: Claim, grid: Floats) -> Floats:
 
         curve: Floats = ndtr(ndtri(grid) + claim.mu)
         return curve
-    lines = [(e, _delta_at(claim, e)) for e in np.linspace(0, claim.epsilon, 9).tolist()]
+    lines, most = [], exp(claim.epsilon)
+    for e in np.linspace(0, claim.epsilon, 9).tolist():
+        # The worst pure mechanism is randomised response, whose total variation falls to 0 at its epsilon.
+        pure = max(most - exp(e), 0.0) / (1 + most)
+        lines.append((e, delta(claim.event, e) if claim.delta > 0 else pure))
     bounds = [np.minimum(exp(e) * grid + d, 1 - exp(-e) * np.maximum(1 - d - grid, 0.0)) for e, d in lines]
     found: Floats = np.minimum(np.min(bounds, axis=0), 1.0)
     return found
-
-
-def _delta_at(claim: Claim, e: float) -> float:
-    if claim.delta > 0:
-        return delta(claim.event, e)
-    # Of a pure claim: randomised response is the worst, and total variation falls to nothing at its epsilon.
-    return max(exp(claim.epsilon) - exp(e), 0.0) / (1 + exp(claim.epsilon))

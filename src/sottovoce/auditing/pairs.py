@@ -26,7 +26,7 @@ _CLIMB = 40  # evaluations from the best pair of the grid
 
 
 class Pair(NamedTuple):
-    """Two worlds, by what they have in common and the row in which they differ."""
+    """Two worlds: what they have in common, and the row of each in which they differ."""
 
     worlds: Worlds
     rows: tuple[Row, Row]
@@ -43,10 +43,12 @@ def worst_pair(worlds: Worlds, seed: int, told: Callable[[int], None] | None = N
 
     `told` is called with the number of rows looked at since the last call.
     """
-    return max((_among(replace(worlds, around=kind), seed, told) for kind in AROUND), key=lambda pair: pair.distance)
+    found = (_worst_pair_in(replace(worlds, around=kind), seed, told) for kind in AROUND)
+    return max(found, key=lambda pair: pair.distance)
 
 
-def _among(worlds: Worlds, seed: int, told: Callable[[int], None] | None) -> Pair:
+def _worst_pair_in(worlds: Worlds, seed: int, told: Callable[[int], None] | None) -> Pair:
+    """The pair with the largest distance among these other rows: the best of a grid, then a climb from there."""
     # The noise that is audited, from a pilot in one world: one row changes it little.
     pilot = worlds.seen(Row(np.pi / 2, labels_of(worlds.algorithm.loss)[0]), PILOT, seed)
     spread = covariance(pilot, pilot)

@@ -1,8 +1,9 @@
-"""Releases of private rows in one process, each played in two worlds that move it by all that its noise is made for.
+"""The attack on what one process releases of private rows, played in two worlds.
 
 `audit` plays what sites say, with every site's own share of the noise. What one process releases has its noise drawn as
 a whole, by the operating system (`SystemNoise.shared`), and there is more of it: Hessians for standard errors, counts
-of an evaluation, sums over people, over rows with weights or exposures, least squares. Each is a subject of its own:
+of an evaluation, sums over people, over rows with weights or exposures, least squares. `catalogue` lists them. For
+each:
 
     worlds      two tables, neighbours by the unit of the claim; given all that was opened before, they move the sums
                 in question by as much as the accountant allows
@@ -16,7 +17,7 @@ of an evaluation, sums over people, over rows with weights or exposures, least s
 What sums are without noise is computed by the library itself: that they are the right sums is tested elsewhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import atanh, sqrt
@@ -27,37 +28,28 @@ import numpy as np
 from scipy.special import ndtr
 
 from sottovoce.algorithms.analysis import Analysis
-from sottovoce.algorithms.masked import MaskedNewton
-from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.arrays import Floats, Ints
 from sottovoce.auditing.audit import ALARM, ROUNDING, Stated
 from sottovoce.auditing.bounds import (
     Claim,
     Counts,
     Distance,
-    NoiseSize,
     Verdict,
     by_normal_law,
     counted,
     counted_for_any,
     noise_size,
 )
-from sottovoce.auditing.worlds import surroundings
 from sottovoce.noise.sources import Shape, SystemNoise, SystemStream
 from sottovoce.privacy import Gaussian, PrivacyStatement
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.observers import Observer
-from sottovoce.privacy.unit import ROW, Unit
-from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import complete
-from sottovoce.problem.losses import Logistic, Poisson
 from sottovoce.problem.sites import Sites
 from sottovoce.sums.opening import Curator, Shares
 from sottovoce.tally.questions import PLACING, TwoClasses
 from sottovoce.tally.release import Terms, opened
 
-DELTA = 1e-5
-ROWS = 400  # so many that noise moves models little
 BLOCK = 500  # runs at once
 HEAD = 6  # numbers of every sum that are held against each other
 
@@ -94,7 +86,7 @@ class Release:
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Played(Verdict):
-    """What an attack has shown of a release's claim. The alarm rests on `lower`, `noise`, `reused` and `stated`."""
+    """The result of an attack on a release's claim. The alarm rests on `lower`, `noise`, `reused` and `stated`."""
 
     stated: Stated
     reused: float  # p of the two numbers that are correlated most, if all are drawn afresh
@@ -131,9 +123,9 @@ def played(
     """Attack the claim of a release with `runs` runs of each world; `progress` gets the blocks done and in all."""
     started, blocks = perf_counter(), [*range(0, runs, BLOCK), runs]
     worlds: list[list[list[Opened]]] = [[], []]
-    for number, (first, last) in enumerate(pairwise(blocks)):
+    for number, (start, end) in enumerate(pairwise(blocks)):
         for world in (0, 1):
-            worlds[world].append(release.play(world, last - first))
+            worlds[world].append(release.play(world, end - start))
         if progress is not None:
             progress(number + 1, len(blocks) - 1)
     sums = [[_join(parts) for parts in zip(*world, strict=True)] for world in worlds]
@@ -144,15 +136,8 @@ def played(
         for k, (one, mu) in enumerate(zip(both, release.prices, strict=True), start=1)
         if mu > 0
     ]
-    return _judge(release, Counts.of(first, second, 0.0), (first, second), sizes, _reused(both), confidence,
-                   perf_counter() - started)  # fmt: skip
-
-
-def _judge(
-    release: Release, counts: Counts, scores: tuple[Floats, Floats], sizes: list[NoiseSize], reused: float,
-    confidence: float, seconds: float,
-) -> Played:  # fmt: skip
-    claim, stated, distance = release.claim, release.stated, Distance.of(*scores)
+    claim, stated, reused = release.claim, release.stated, _reused(both)
+    counts, distance = Counts.of(first, second, 0.0), Distance.of(first, second)
     tests = 2 + len(sizes)
     each, least = ALARM / tests, min(sizes, key=lambda one: (one.p, one.size), default=None)
     refuted = (
@@ -165,12 +150,13 @@ def _judge(
         claim=claim, confidence=confidence, lower=counted(counts, claim, confidence),
         lower_gaussian=by_normal_law(distance, claim, confidence),
         lower_any=counted_for_any(counts, claim.delta, confidence), distance=distance.mu, counts=counts, noise=least,
-        tests=tests, alarm=refuted, runs=counts.runs, seed=None, seconds=seconds, first=scores[0], second=scores[1],
-        threshold=0.0, stated=stated, reused=reused,
+        tests=tests, alarm=refuted, runs=counts.runs, seed=None, seconds=perf_counter() - started,
+        first=first, second=second, threshold=0.0, stated=stated, reused=reused,
     )  # fmt: skip
 
 
 def _join(parts: Sequence[Opened]) -> Opened:
+    """The same sum over the runs of all parts."""
     return Opened(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
 
@@ -252,6 +238,7 @@ def of_evaluation(
 
 
 def _release(statement: PrivacyStatement, prices: Sequence[float | None], play: Play) -> Release:
+    """A release whose claim is what its statement was asked for."""
     known = [price for price in prices if price is not None]
     assert len(known) == len(prices)  # sums have Gaussian noise
     claim = Claim(statement.event, statement.target_epsilon, statement.delta)
@@ -259,75 +246,8 @@ def _release(statement: PrivacyStatement, prices: Sequence[float | None], play: 
 
 
 def _project(noise: Floats, moved: Floats) -> Opened:
-    """Project noise onto what the other world adds; both are (numbers, runs)."""
+    """Project noise onto the direction in which the other world moves the sum; both are (numbers, runs)."""
     moved = np.broadcast_to(moved, noise.shape)
     length = np.sqrt(np.sum(moved**2, axis=0))
     along = np.sum(noise * moved, axis=0) / np.where(length > 0, length, 1.0)
     return Opened(along, length, noise[:HEAD])
-
-
-# -- what is played ---------------------------------------------------------------------------------------------------
-
-
-def tables(
-    first: Sequence[float], second: Sequence[float], labels: tuple[float, float] = (1.0, 1.0), *, driven: bool = False,
-    unit: Unit = ROW, factors: tuple[Factors, Factors] | None = None, other: float = 1.0,
-) -> tuple[Sites, Sites]:  # fmt: skip
-    """Two neighbouring tables: all rows of one unit are `first` with its label, or `second` with its.
-
-    Args:
-        first: features of the rows in question: the first k of each of s sites, as the unit says.
-        second: the same in the second world.
-        labels: of those rows, in the two worlds.
-        driven: whether the other rows drive models along the first feature, or cancel.
-        unit: whose rows they are.
-        factors: weights and exposures of a site's rows, in the two worlds.
-        other: the label of all other rows.
-    """
-    made = []
-    for world, (row, label) in enumerate(zip((first, second), labels, strict=True)):
-        features = surroundings("driven" if driven else "still", ROWS // unit.sites, len(row))
-        told = np.full(len(features), other)
-        features[: unit.changed], told[: unit.changed] = row, label
-        given = None if factors is None else [factors[world]] * unit.sites
-        made.append(Sites([features] * unit.sites, [told] * unit.sites, private=True, unit=unit, factors=given))
-    return made[0], made[1]
-
-
-def everything(epsilon: float = 1.0) -> Mapping[str, Release]:
-    """All releases that the audit plays, by name."""
-    asked: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "colluding": 0}
-    right, left, up = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0)
-    above, below = (sqrt(0.5), sqrt(0.5)), (sqrt(0.5), -sqrt(0.5))
-    short = MaskedNewton(rounds=3, lam=1.0, loss=Logistic(), **asked)
-    inferring = MaskedNewton(rounds=4, lam=1.0, loss=Logistic(), inference=True, **asked)
-    counts = replace(inferring, loss=Poisson())
-    judging = MaskedNewton(rounds=4, lam=1e-3, loss=Logistic(), evaluate=0.5, **asked)
-    holding, as_they_lie = replace(judging, hold_out=2), np.arange(ROWS)
-    held = np.roll(as_they_lie, 1)  # the row in question is second of two, and every second one is held out
-    even = np.full(ROWS, 0.5)
-    heavy = Factors.of(weights=np.concatenate(([1.0], even[1:])))
-    exposed = tuple(Factors.of(exposures=np.concatenate(([e], even[1:]))) for e in (1.0, 1e-6))
-    z, outputs = np.linspace(-3, 3, ROWS)[:, None], np.where(np.arange(ROWS) % 2, 1.0, -1.0)
-    turned, signs = z.copy(), outputs.copy()
-    turned[0], signs[0] = 3.0, 1.0
-    terms = Terms(epsilon=epsilon, delta=DELTA)
-    return {
-        "shared noise, second moments": of_sums(short, tables(right, up)),
-        "shared noise, gradients": of_sums(short, tables(right, left)),
-        "inference, Hessian": of_sums(inferring, tables(right, up)),
-        "inference, gradients": of_sums(inferring, tables(right, left)),
-        # Models are driven to where means are somewhat below the largest count: above it, Hessians are cut off.
-        "inference of counts": of_sums(counts, tables(above, below, (0.0, 1.0), driven=True, other=0.7)),
-        "evaluation in a run": of_sums(judging, tables(right, left, (1.0, -1.0), driven=True)),
-        "held out, a row that is learnt from": of_sums(holding, tables(right, up), as_they_lie),
-        "held out, a row that is not": of_sums(holding, tables(right, left, (1.0, -1.0), driven=True), held),
-        "people": of_sums(short, tables(right, up, unit=Unit(3, 2))),
-        "weights": of_sums(short, tables(right, left, factors=(heavy, heavy))),
-        "exposures": of_sums(
-            replace(short, loss=Poisson()),
-            tables(right, right, (0.0, 1.0), factors=(exposed[0], exposed[1]), other=0.5),
-        ),
-        "least squares": of_sums(LeastSquares(**asked), tables(right, left, other=0.0)),
-        "evaluation alone": of_evaluation(TwoClasses(ROWS, 5), terms, ((z, outputs), (turned, signs))),
-    }

@@ -42,7 +42,7 @@ class Replayed(NamedTuple):
 
 
 def one_step_a_round(algorithm: Algorithm[Any]) -> bool:
-    """True if a message holds one normal vector, on all rows."""
+    """True if a message holds the noise of one normal vector, from one step on all rows."""
     steps, batch = getattr(algorithm, "local_steps", 1), getattr(algorithm, "batch_size", None)
     return steps == 1 and batch is None and algorithm.draws_per_round == 1
 
@@ -50,7 +50,8 @@ def one_step_a_round(algorithm: Algorithm[Any]) -> bool:
 def replayed(
     algorithm: Algorithm[Any], site: Oracle, said: Sequence[Array], heard: Callable[[int], Inbox]
 ) -> Iterator[Replayed]:
-    """Solve a run for its noise, round by round, until a message is not linear in it: projected, say.
+    """Solve a run for its noise, round by round. It ends at a message that is not linear in it, such as a projected
+    one.
 
     Args:
         algorithm: with one step a round (`one_step_a_round`).
@@ -79,7 +80,7 @@ def _given(z: Array) -> GivenNoise:
 
 
 class Residual(NamedTuple):
-    """Noise in one round of one world, and by how much the other row would have moved it. Both (numbers, runs)."""
+    """The noise in one round of one world, and how far the other row would have moved it. Both (numbers, runs)."""
 
     noise: Floats
     moved: Floats

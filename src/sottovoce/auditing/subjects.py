@@ -1,4 +1,4 @@
-"""Default settings of an audit: those in which the claim is nearly attained.
+"""Default settings of an audit, under which the claim is nearly attained.
 
 A claim is for all rows and all public settings, so the attack may choose them. Small models and the smoothed hinge let
 two rows differ by the whole sensitivity; with the tight sensitivity and with masked sums the logistic loss does, too.
@@ -15,7 +15,7 @@ from sottovoce.problem import losses
 
 
 class _Usual(NamedTuple):
-    """Settings that help an attack, where nobody gives others."""
+    """Default settings, which help an attack."""
 
     settings: dict[str, registry.Value]
     loss: str
@@ -66,14 +66,10 @@ def expect_claim(algorithm: Method) -> None:
         )
 
 
-def usual_sites(algorithm: Method) -> int:
-    """Default number of sites."""
-    return _BY_VIEW[algorithm.view].sites
-
-
-def usual_rows(algorithm: Method) -> int:
-    """Default number of rows at every site."""
-    return _BY_VIEW[algorithm.view].rows
+def usual_size(algorithm: Method) -> tuple[int, int]:
+    """Default numbers of sites, and of rows at every site."""
+    usual = _BY_VIEW[algorithm.view]
+    return usual.sites, usual.rows
 
 
 def everything(settings: registry.Settings | None = None) -> dict[str, tuple[PrivateMethod, dict[str, Any]]]:

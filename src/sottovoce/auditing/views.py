@@ -1,11 +1,11 @@
-"""What an observer gets to see of a run, written down round by round while the engine makes it.
+"""What an observer sees of a run, recorded round by round while the engine makes it.
 
     messages   all that all sites send: what the neighbours, or whoever carries the messages, see together
     average    nothing but the mean over sites of each round's messages: what a trusted curator publishes
     sums       the opened sums of masked messages, less what k colluding sites know of them
-    model      the final consensus alone: what whoever is handed the model sees
+    model      the final consensus alone, as whoever gets the model sees it
 
-An audit reads nothing else: a score is a function of what is written down here.
+An audit reads nothing else: a score is a function of what is recorded here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -134,8 +134,8 @@ class _Recording(Network):
 
 @final
 class _SiteBySite(Opener):
-    """Opens the sum of what all sites say, and records what is left of it for those who know the messages of the last
-    `colluding` sites.
+    """Opens the sum of all sites' messages, and records the sum without those of the last `colluding` sites, which know
+    theirs.
 
     Every site makes its own message, as a real one does, with its own share of the noise. Masks cancel in the sum,
     so none is made here: that they cancel and hide is tested where they are made.

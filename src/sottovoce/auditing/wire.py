@@ -44,7 +44,7 @@ ASSUMPTION = "noise is normal, and sensitivities are what they are said to be"
 
 @final
 class WireAudit(NamedTuple):
-    """What an audit has shown of the noise in messages."""
+    """The result of an audit of the noise in real sites' messages."""
 
     claimed: float  # what was asked for
     stated: float  # what the noise that was agreed on costs

@@ -56,7 +56,7 @@ class Worlds:
         around: how the other rows help.
         colluding: of masked sums, how many sites tell the observer all they know.
         device, dtype: where it runs, as for `simulate`.
-        system: whether noise is the operating system's, as for private rows.
+        system: True if noise is the operating system's, as for private rows.
         noise: noise to be handed in, in place of the library's own.
     """
 
@@ -76,7 +76,7 @@ class Worlds:
         """The problem in which site 0's first row is this one."""
         loss = self.algorithm.loss
         around = surroundings(self.around, self.rows, self.features)
-        labels = np.full(self.rows, usual_label(loss))
+        labels = np.full(self.rows, 0.0 if isinstance(loss.labels, Classes) else 1.0)
         own, own_labels = around.copy(), labels.copy()
         own[0], own_labels[0] = place(row, self.features), row.label
         features = [own, *[around] * (self.graph.n - 1)]
@@ -126,11 +126,6 @@ def surroundings(around: Around, rows: int, features: int) -> Floats:
         turns = np.arange(rows) * (np.pi / 2)  # right, up, left, down
         found[:, :2] = np.round(np.stack([np.cos(turns), np.sin(turns)], axis=1))
     return found
-
-
-def usual_label(loss: Loss) -> float:
-    """Label of all rows but the one in question."""
-    return 0.0 if isinstance(loss.labels, Classes) else 1.0
 
 
 def labels_of(loss: Loss) -> tuple[float, ...]:

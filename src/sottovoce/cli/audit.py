@@ -157,7 +157,7 @@ def _attack(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) ->
 
 def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
     """Every algorithm and every release. Each is reported, and its data are written, as it ends."""
-    from sottovoce.auditing import releases
+    from sottovoce.auditing import catalogue
     from sottovoce.auditing.subjects import everything
 
     found: dict[str, Verdict] = {}
@@ -165,7 +165,7 @@ def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
     attacks: dict[str, Callable[[], Verdict]] = {
         name: partial(_attack, name, one, q, quiet, **more) for name, (one, more) in everything(epsilon).items()
     }
-    for name, release in releases.everything(**epsilon).items():
+    for name, release in catalogue.everything(**epsilon).items():
         attacks[name] = partial(_attack_release, name, release, q, quiet)
     for name, attack in attacks.items():
         one = found[name] = attack()

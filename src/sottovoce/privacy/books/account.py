@@ -1,4 +1,4 @@
-"""What a ledger has spent, run by run, in a few hundred bytes: enough to book it a second time, in another ledger.
+"""The account of a ledger: what it has spent, run by run, in a few hundred bytes, so that another ledger can book it.
 
 Of every run it holds the last round and a weight: mu^2 of the plain Gaussians that take as much of the book. In an
 exact book only the sum of mu^2 counts, in a mixed one the log-moment at its order, lambda (1 + lambda) mu^2 / 2 of a

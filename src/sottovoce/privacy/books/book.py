@@ -1,12 +1,12 @@
-"""What was spent on the rows of one data set, under one limit, and whether more fits.
+"""The book of one data set: all charges to its rows, the limit on them, and the test whether one more fits.
 
-This is the whole of the idea. There are two that keep such a book, and they differ in whose it is and where it lies:
+Two things keep such a book. They differ in whose it is and where it is stored:
 
     budget    an analyst's: charges without a name, in memory or in a `json_file` that processes change by turns
     ledger    a site's: rounds of runs, each with the one message that it may send, in a `chain` that one process holds
 
-What is charged next is chosen with sight of earlier results, so what accepts and refuses is a `filter`, exact or mixed,
-and not a sum of epsilons. It is asked at the delta
+The next charge may be chosen by earlier results, so a `filter`, exact or mixed, accepts and refuses it, and not a sum
+of epsilons. The filter is used at the delta
 
     delta - slack,     slack = min( delta / 1000, what 10^10 times the divergence of the first charge adds to delta ),
 

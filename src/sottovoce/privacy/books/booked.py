@@ -1,7 +1,7 @@
-"""What the entries of one ledger add up to: its cap, its rounds, and the `book` that refuses.
+"""The sum of a ledger's entries: its cap, its rounds, and the `book` that refuses.
 
-It knows nothing of files: a ledger hands it every verified entry, those of the past and those that it has just written,
-in order. So what a ledger says after a crash is what it said before.
+It knows nothing of files. A ledger passes it every verified entry in order, those of the past and those that it has
+just written. So a ledger states the same after a crash as before.
 """
 
 import json

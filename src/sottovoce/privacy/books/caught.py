@@ -1,7 +1,7 @@
 """The price of rounds that other sites have seen and this ledger lacks (Theorem 5 of docs/proofs/books.md).
 
 Rounds of a run are booked in order and cost the same in every ledger, so of two lists of one run the shorter is a part
-of the longer. What counts on top of one's own rounds is the rest of the weight, as one plain Gaussian.
+of the longer. On top of this ledger's own rounds, the rest of the weight counts as one plain Gaussian.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the entries of a ledger say: their kinds, and the JSON of each kind's body.
+"""The entries of a ledger: their kinds, and the JSON of each kind's body.
 
     reserve      one round, and what it is booked as
     released     the one message that a round may send

@@ -1,4 +1,4 @@
-"""When a book may take one more charge, whatever the charges before it have shown.
+"""Filters: the rule by which a book takes one more charge, whatever earlier charges have shown.
 
 `accounting.epsilon` prices a list of releases that was fixed beforehand. Whoever chooses the next release with sight
 of earlier results has no such list, and "the list so far is within epsilon" does not bound what they learn: delta
