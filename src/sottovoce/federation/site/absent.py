@@ -131,10 +131,10 @@ class GoesOn(Policy):
     async def late(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
         self._board.check()
         for name, silence in silences.items():
-            # Whoever has spoken in this round may still wait in it for others.
+            # A site that has spoken in this round may still wait for others in it.
             self._excuse((k - 1, k) if name in voting else (k - 1,), name, silence)
         await self._say_that_we_wait(k, max(silence.total for silence in silences.values()))
-        # A chain of honest waits is at most as long as there are sites; whoever asks for more is not honest.
+        # A chain of honest waits has at most as many links as there are sites, so a longer wait is not honest.
         longest = (1 + len(self._agreement.sites)) * self._seconds
         return [
             name

@@ -28,7 +28,7 @@ def commit(salt: bytes, rows: Sites) -> str:
     """The data commitment of a site's rows, as the agreement writes it: "sha256:" and 64 hexadecimal digits.
 
     Args:
-        salt: 32 secret random bytes. Without them whoever knows all rows but one could try out the last.
+        salt: 32 secret random bytes. Without them anyone who knows all rows but one could guess the last.
         rows: the encoded rows; their order, precision and layout matter.
     """
     expect(len(salt) == SALT_BYTES, f"a salt of {SALT_BYTES} secret bytes", bytes=len(salt))

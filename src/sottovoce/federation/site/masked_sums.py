@@ -198,7 +198,7 @@ class MaskedSums(Part):
         return AfterSum(before.witness, before.session, context, question)
 
     def _question(self, standing: AfterSum) -> Question:
-        """The program's next question."""
+        """The next question of the program in this state."""
         ask = standing.session.ask
         assert ask is not None  # the program has as many questions as the run has rounds
         return ask.question
