@@ -46,7 +46,7 @@ from helpers.network_server import NatsServer
 from helpers.network_worlds import JetStreamWorld
 from helpers.site_runs import FIVE, Federation
 from sottovoce.federation.site.events import RoundDone, Watcher
-from sottovoce.federation.site.letters import Words
+from sottovoce.federation.site.letters import ModelWords
 from sottovoce.federation.site.mail import Mail, Pace, no_books
 from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.snapshot import Snapshot, pack_state
@@ -102,7 +102,7 @@ class Signed:
         return self
 
     def seal(self, k, vector):
-        return self.writer.seal(Slot(k, "berlin"), Words(vector, bytes(32), self.witness.testimony).to_bytes())
+        return self.writer.seal(Slot(k, "berlin"), ModelWords(vector, bytes(32), self.witness.testimony).to_bytes())
 
     async def letter(self, k):
         return (await self.reader.hear(Slot(k, "berlin"), LONG, self.reader.open_letter)).content

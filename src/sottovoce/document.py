@@ -79,7 +79,7 @@ class Figure:
 
 @final
 @dataclass(frozen=True)
-class Figures:
+class FigureRow:
     """Small figures, shown side by side where the page is wide enough."""
 
     figures: Sequence[Figure]
@@ -104,7 +104,7 @@ class Section:
     parts: "Sequence[Part]"
 
 
-Part: TypeAlias = Words | Table | Facts | Code | Figure | Figures | Folded | Section
+Part: TypeAlias = Words | Table | Facts | Code | Figure | FigureRow | Folded | Section
 
 
 @final

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.auditing import bounds
-from sottovoce.auditing.bounds import Claim, Counts, Distance
+from sottovoce.auditing.bounds import Claim, Distance, EventCounts
 from sottovoce.auditing.scores import optimal
 from sottovoce.privacy import (
     Gaussian,
@@ -80,11 +80,11 @@ def test_counting_holds_its_confidence_where_both_chances_differ():
 
 def test_the_bound_for_any_mechanism_as_it_is_written_in_papers():
     """max ln((tpr - delta) / fpr), each rate at the end of its own two-sided interval."""
-    counts, n = Counts(first=50, second=210, runs=1000), 1000
+    counts, n = EventCounts(first=50, second=210, runs=1000), 1000
     intervals = [stats.binomtest(hits, n).proportion_ci(0.95, method="exact") for hits in (50, 210)]
     expected = math.log((intervals[1].low - 1e-5) / intervals[0].high)
     assert bounds.counted_for_any(counts, 1e-5, 0.95) == pytest.approx(expected, rel=1e-9)
-    turned = Counts(first=n - 210, second=n - 50, runs=n)  # the same, by what does not pass
+    turned = EventCounts(first=n - 210, second=n - 50, runs=n)  # the same, by what does not pass
     assert bounds.counted_for_any(turned, 1e-5, 0.95) == pytest.approx(expected, rel=1e-9)
 
 
@@ -164,4 +164,4 @@ def test_signs_of_a_right_mechanism_are_told_apart_better_than_the_normal_law_al
     claim = claim_of(Gaussian(1 / mu))
     first, second = (np.sign(rng.normal(mean, 1, n)) for mean in (-mu / 2, mu / 2))
     assert bounds.by_normal_law(Distance.of(first, second), claim, 1 - 1e-6) > claim.epsilon
-    assert bounds.counted(Counts.of(first, second, 0.0), claim, 1 - 1e-6) < claim.epsilon
+    assert bounds.counted(EventCounts.of(first, second, 0.0), claim, 1 - 1e-6) < claim.epsilon

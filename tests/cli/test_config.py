@@ -7,7 +7,7 @@ import pytest
 
 from sottovoce import ADMM, IPADMM
 from sottovoce.algorithms.registry import REGISTRY
-from sottovoce.cli.draft import Draft
+from sottovoce.cli.draft import AgreementDraft
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.terms import ALLOWED
 from sottovoce.plan import plan
@@ -64,7 +64,7 @@ def test_every_option_is_a_setting_of_an_algorithm_by_name_and_type():
         for name in own.keys() & hints.keys():
             assert kind(hints[name]) is kind(own[name])
     assert options <= {name for at in ALLOWED for name in kinds[at]}
-    draft = get_type_hints(Draft)
+    draft = get_type_hints(AgreementDraft)
     assert all(kind(draft[name]) is kind(hints[name]) for name in options)
 
 

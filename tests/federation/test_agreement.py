@@ -134,9 +134,9 @@ TEXT = toml_file.dumps(agreement(name="study"))
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("format = 4", "format = 3", r"of format=4, got format=3, where settings may mean other things\. Use"),
-        ("format = 4", "format = true", "got format=True"),
-        ("format = 4\n", "", "got format=None"),
+        ("format = 5", "format = 4", r"of format=5, got format=4, where settings may mean other things\. Use"),
+        ("format = 5", "format = true", "got format=True"),
+        ("format = 5\n", "", "got format=None"),
         ('name = "study"', 'name = "study"\nsecret = 1', "Expected an agreement, got 'secret'"),
         ('name = "study"\n', "", "an agreement in full, got no name. Add it"),
         ('name = "study"', 'name = "study"\nname = "other"', "Expected TOML, got a mistake"),

@@ -33,7 +33,7 @@ from helpers.site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
-from sottovoce.federation.agreement.identity import Context, SigningKey
+from sottovoce.federation.agreement.identity import SigningContext, SigningKey
 from sottovoce.federation.site import board
 from sottovoce.federation.site.events import JsonLines, LogWatcher, Watcher
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Notice
@@ -59,7 +59,7 @@ STRANGER = SigningKey.generate()
 def resigned(federation, name, change):
     """A message whose body was changed, signed by its owner. `seal` would refuse to make it."""
     body = change(said(federation, name)[:-SIGNATURE])
-    return body + federation.keys[name].sign(body, Context.MESSAGE)
+    return body + federation.keys[name].sign(body, SigningContext.MESSAGE)
 
 
 def filled(number):

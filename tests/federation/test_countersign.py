@@ -7,8 +7,8 @@ import pytest
 from helpers.federations import agreement, members
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import signing, toml_file
-from sottovoce.federation.agreement.identity import Context
-from sottovoce.federation.agreement.signing import Countersignature, Standing
+from sottovoce.federation.agreement.identity import SigningContext
+from sottovoce.federation.agreement.signing import Consent, Countersignature
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def signed(tmp_path):
 def test_all_signatures_are_needed(signed):
     a, path, _ = signed
     signing.verify_signatures(toml_file.load(path), path)
-    assert set(signing.standings(a, path).values()) == {Standing.SIGNED}
+    assert set(signing.standings(a, path).values()) == {Consent.SIGNED}
     (path.parent / "federation.paris.sig").unlink()
     with pytest.raises(InputError, match=r"site paris in .*federation\.paris\.sig', got: not signed yet"):
         signing.verify_signatures(a, path)
@@ -43,7 +43,7 @@ def test_signatures_may_lie_elsewhere(signed, tmp_path):
 def test_a_change_voids_all_signatures(signed):
     a, path, _ = signed
     worse = replace(a, algorithm=replace(a.algorithm, epsilon=3.0))
-    assert set(signing.standings(worse, path).values()) == {Standing.OTHER_VERSION}
+    assert set(signing.standings(worse, path).values()) == {Consent.OTHER_VERSION}
     with pytest.raises(InputError, match=r"site berlin .* signed another version. Compare its agreement file"):
         signing.verify_signatures(worse, path)
 
@@ -54,9 +54,9 @@ def test_forged_signatures_are_named(signed):
     real = Countersignature.loads(file.read_text())
     digest = a.digest()
     fakes = [
-        replace(real, signature=keys["paris"].sign(b"rome\0" + digest, Context.AGREEMENT)),
-        replace(real, signature=keys["rome"].sign(b"rome\0" + digest, Context.MESSAGE)),
-        replace(real, signature=keys["rome"].sign(b"paris\0" + digest, Context.AGREEMENT)),
+        replace(real, signature=keys["paris"].sign(b"rome\0" + digest, SigningContext.AGREEMENT)),
+        replace(real, signature=keys["rome"].sign(b"rome\0" + digest, SigningContext.MESSAGE)),
+        replace(real, signature=keys["rome"].sign(b"paris\0" + digest, SigningContext.AGREEMENT)),
         replace(real, signature=bytes(64)),
         replace(real, digest=bytes(32)),
         Countersignature.loads((path.parent / "federation.paris.sig").read_text()),

@@ -15,7 +15,7 @@ from helpers.federations import agreement, masked_agreement, masked_members, mem
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.exchange import MaskKey, Seed, hkdf
-from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey
+from sottovoce.federation.agreement.identity import PublicKey, SigningContext, SigningKey
 from sottovoce.federation.site.journal import Journal, Owner
 from sottovoce.noise.sampler import encode_fields
 
@@ -122,7 +122,7 @@ def test_a_key_is_put_forward_by_its_site_alone():
     assert not replace(key, raw=Seed.generate().mask_key("berlin", KEY).raw).is_of("berlin", KEY.public)
     assert SEED.is_of(key)
     assert not Seed.generate().is_of(key)
-    other = replace(key, proof=KEY.sign(b"berlin\0" + key.raw, Context.MESSAGE))
+    other = replace(key, proof=KEY.sign(b"berlin\0" + key.raw, SigningContext.MESSAGE))
     assert not other.is_of("berlin", KEY.public)  # made for another purpose
 
 
@@ -139,7 +139,7 @@ def test_a_registered_copy_of_another_sites_key_is_refused(disguise):
     """Rome signs, with its own key and in its own name, that Berlin's key is its own."""
     keys, _, sites = masked_members()
     raw = disguise(sites[0].mask_key.raw)
-    claimed = MaskKey(raw, keys["rome"].sign(b"rome\0" + raw, Context.MASK_KEY))
+    claimed = MaskKey(raw, keys["rome"].sign(b"rome\0" + raw, SigningContext.MASK_KEY))
     copied = (*sites[:2], replace(sites[2], mask_key=claimed))
     with pytest.raises(InputError, match=r"a key of its own for every site, got one key for berlin, rome.*site seed"):
         masked_agreement(copied)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey, check_site_name
+from sottovoce.federation.agreement.identity import PublicKey, SigningContext, SigningKey, check_site_name
 
 # RFC 8032, section 7.1, test 1.
 SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -33,37 +33,37 @@ def pem(key, encryption=None):
 def test_it_is_the_standard_scheme_with_a_context_in_front():
     raw = ed25519.Ed25519PrivateKey.from_private_bytes(bytes.fromhex(SEED.hex()))
     key = SigningKey(raw)
-    assert key.sign(b"data", Context.AGREEMENT) == raw.sign(b"sottovoce agreement v1\0data")
-    assert key.sign(b"data", Context.MESSAGE) == raw.sign(b"sottovoce message v1\0data")
+    assert key.sign(b"data", SigningContext.AGREEMENT) == raw.sign(b"sottovoce agreement v1\0data")
+    assert key.sign(b"data", SigningContext.MESSAGE) == raw.sign(b"sottovoce message v1\0data")
     # The RFC's signature of nothing is not one of ours, whatever it is shown for.
-    assert not any(key.public.verify(EMPTY_SIGNATURE, b"", context) for context in Context)
+    assert not any(key.public.verify(EMPTY_SIGNATURE, b"", context) for context in SigningContext)
 
 
 def test_contexts_cannot_be_confused():
-    values = [context.value for context in Context]
+    values = [context.value for context in SigningContext]
     assert len(set(values)) == len(values)
     assert all(b"\0" not in value for value in values)
 
 
-@given(st.binary(max_size=200), st.sampled_from(Context))
+@given(st.binary(max_size=200), st.sampled_from(SigningContext))
 def test_a_signature_is_good_for_one_purpose_and_one_content(data, context):
     signature = KEY.sign(data, context)
     assert KEY.public.verify(signature, data, context)
-    assert not any(KEY.public.verify(signature, data, other) for other in Context if other is not context)
+    assert not any(KEY.public.verify(signature, data, other) for other in SigningContext if other is not context)
     assert not KEY.public.verify(signature, data + b"\0", context)
     assert not SigningKey.generate().public.verify(signature, data, context)
 
 
 @given(st.integers(0, 511))
 def test_a_changed_bit_is_noticed(bit):
-    changed = bytearray(KEY.sign(b"data", Context.MESSAGE))
+    changed = bytearray(KEY.sign(b"data", SigningContext.MESSAGE))
     changed[bit // 8] ^= 1 << bit % 8
-    assert not KEY.public.verify(bytes(changed), b"data", Context.MESSAGE)
+    assert not KEY.public.verify(bytes(changed), b"data", SigningContext.MESSAGE)
 
 
 @pytest.mark.parametrize("signature", [b"", b"x" * 63, b"x" * 65])
 def test_a_signature_of_another_length_is_refused(signature):
-    assert not KEY.public.verify(signature, b"data", Context.MESSAGE)
+    assert not KEY.public.verify(signature, b"data", SigningContext.MESSAGE)
 
 
 @given(st.binary(min_size=32, max_size=32))
@@ -99,7 +99,7 @@ def test_keys_survive_a_file(tmp_path):
     KEY.public.save(tmp_path / "key.pub")
     loaded = SigningKey.load(tmp_path / "key.pem")
     assert loaded.public == KEY.public == PublicKey.load(tmp_path / "key.pub")
-    assert KEY.public.verify(loaded.sign(b"x", Context.MESSAGE), b"x", Context.MESSAGE)
+    assert KEY.public.verify(loaded.sign(b"x", SigningContext.MESSAGE), b"x", SigningContext.MESSAGE)
 
 
 def test_only_the_owner_may_read_a_private_key(tmp_path):

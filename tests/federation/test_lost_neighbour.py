@@ -20,7 +20,7 @@ from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.absent import Silence, are_connected
 from sottovoce.federation.site.events import Dropped, Noticed, Refused, Waiting, Watcher
 from sottovoce.federation.site.letters import About, Notice
-from sottovoce.federation.site.mail import Answer, Mail
+from sottovoce.federation.site.mail import Mail, Reply
 from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
 from sottovoce.federation.transport.transport import Transport
 from sottovoce.federation.transport.wire import Kind, Slot
@@ -295,9 +295,9 @@ def test_whoever_is_cut_off_stops():
 
 def test_a_server_that_is_away_does_not_count_against_a_site():
     silence = Silence()
-    silence.add(1.0, Answer(None))
+    silence.add(1.0, Reply(None))
     assert (silence.seconds, silence.total) == (1.0, 1.0)
-    silence.add(1.0, Answer(None, reached=False))
+    silence.add(1.0, Reply(None, reached=False))
     assert (silence.seconds, silence.total) == (0.0, 1.0)
     with Federation(GRAPH, SIZES, DUAL["dpadmm"], lost_neighbour=go_on(wait=0.4)) as federation:
         world = MemoryWorld()

@@ -37,10 +37,10 @@ from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.site import caps, events, stops
 from sottovoce.federation.site.events import (
     OWN_NOISE,
-    Facts,
     JsonLines,
     LogFile,
     LogWatcher,
+    RunFacts,
     Spending,
     Taken,
     Watcher,
@@ -476,7 +476,7 @@ def test_an_interruption_can_be_resumed(monkeypatch):
         command._finish(None, "", None, Watcher(), None)
 
 
-FACTS = Facts("ab" * 16, "cd" * 32, "berlin", ("paris", "rome"), 20, 0, "wait", 60.0, 1.0, 1e-5)
+FACTS = RunFacts("ab" * 16, "cd" * 32, "berlin", ("paris", "rome"), 20, 0, "wait", 60.0, 1.0, 1e-5)
 SPENDING = Spending(0.4321, 1.25, 2.0, 1e-4)
 TAKEN = Taken(OWN_NOISE, "ef" * 32, {"berlin": "12" * 32, "paris": "34" * 32}, 0.75, 0)
 

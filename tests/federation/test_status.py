@@ -14,12 +14,12 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.errors import InputError
 from sottovoce.federation.site import events
-from sottovoce.federation.site.events import MASKED, Facts, Spending, Taken
+from sottovoce.federation.site.events import MASKED, RunFacts, Spending, Taken
 from sottovoce.federation.site.status import FILE, StatusFile, is_running, read_status
 from sottovoce.federation.site.stops import LostNeighbourError
 from sottovoce.privacy.observers import against
 
-FACTS = Facts("run-1", "a" * 64, "berlin", ("oslo", "rome"), 9, 2, "wait", 60.0, 1.5, 1e-5)
+FACTS = RunFacts("run-1", "a" * 64, "berlin", ("oslo", "rome"), 9, 2, "wait", 60.0, 1.5, 1e-5)
 SPENDING = Spending(0.4, 1.25, 2.0, 1e-4)
 TAKEN = Taken(MASKED, "ef" * 32, {}, None, 0)
 

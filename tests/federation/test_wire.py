@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sottovoce.errors import InputError
-from sottovoce.federation.agreement.identity import Context, SigningKey
+from sottovoce.federation.agreement.identity import SigningContext, SigningKey
 from sottovoce.federation.site.letters import (
     About,
     Heard,
+    ModelWords,
     Notice,
     Sighting,
-    Words,
     norm_of,
     read_answer,
     read_notice,
@@ -213,7 +213,7 @@ def test_another_key_is_a_forgery():
 
 def test_a_signature_made_for_another_purpose_is_a_forgery():
     body = MESSAGE[:-64]
-    assert refused(body + KEY.sign(body, Context.AGREEMENT)) is Refusal.FORGED
+    assert refused(body + KEY.sign(body, SigningContext.AGREEMENT)) is Refusal.FORGED
 
 
 def test_a_name_from_outside_is_shown_safely():
@@ -258,7 +258,7 @@ sightings = st.builds(
 
 @given(arrays(np.float64, st.integers(1, 9), elements=numbers), st.lists(sightings, min_size=1, max_size=5))
 def test_words_come_back_bit_for_bit(vector, testimony):
-    said = Words(vector, DIGEST, tuple(testimony))
+    said = ModelWords(vector, DIGEST, tuple(testimony))
     payload = said.to_bytes()
     assert len(payload) == words_size(len(testimony), len(vector))
     came = read_words(payload, 41, len(testimony), 1e12)
@@ -269,7 +269,8 @@ def test_words_come_back_bit_for_bit(vector, testimony):
 
 def said(vector, k=0):
     return (
-        Words(np.zeros(len(vector)), DIGEST, (Sighting(k),)).to_bytes()[: -8 * len(vector)] + np.array(vector).tobytes()
+        ModelWords(np.zeros(len(vector)), DIGEST, (Sighting(k),)).to_bytes()[: -8 * len(vector)]
+        + np.array(vector).tobytes()
     )
 
 
@@ -306,7 +307,7 @@ def test_a_norm_is_right_or_infinite(vector):
 )
 def test_bad_words_are_never_sent(vector, words):
     with pytest.raises(InputError, match=words):
-        Words(vector, DIGEST, (Sighting(),)).to_bytes()
+        ModelWords(vector, DIGEST, (Sighting(),)).to_bytes()
 
 
 def test_notices_and_answers_come_back_as_they_were():

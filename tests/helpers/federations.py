@@ -17,7 +17,7 @@ from sottovoce.algorithms import DPADMM, IPADMM
 from sottovoce.federation.agreement.agreement import Agreement, Member, new_run
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.letters import Sighting, Words, read_words, words_size
+from sottovoce.federation.site.letters import ModelWords, Sighting, read_words, words_size
 from sottovoce.federation.transport.wire import Envelope, Slot, seal, unseal
 from sottovoce.problem.losses import Huber, Quantile, Softmax
 from sottovoce.problem.regularisers import ElasticNet
@@ -87,7 +87,7 @@ def masked_agreement(sites=None, *, algorithm=None, **changes):
 
 def seal_words(a, k, site, vector, key, testimony=None, run=None, digest=None):
     """A message of round k as a bad site could make it: any vector, any testimony, any run."""
-    words = Words(np.zeros(a.model_size), bytes(32), testimony or (Sighting(),) * len(a.sites))
+    words = ModelWords(np.zeros(a.model_size), bytes(32), testimony or (Sighting(),) * len(a.sites))
     payload = words.to_bytes()[: -8 * a.model_size] + np.asarray(vector, dtype="<f8").tobytes()
     return seal(Envelope(run or a.run, digest or a.digest(), Slot(k, site), len(payload)), payload, key)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from sottovoce.oracle.kernels.steps import GIVEN, NONE, Data, Draws, Penalty
+from sottovoce.oracle.kernels.steps import GIVEN, NONE, KernelDraws, KernelRows, Penalty
 from sottovoce.oracle.kernels.tiles import Csr, Dense
 
 
@@ -51,9 +51,9 @@ def arguments(
     cap = p.cap if caps else np.full_like(p.cap, np.inf)
     given = p.z.astype(dtype) if noise else np.empty((0, 0, 0, 0), dtype)
     weights = np.empty((0, 0, 0), dtype) if weights is None else weights.astype(dtype)
-    draws = Draws(GIVEN if noise else NONE, p.std, np.uint64(0), np.uint64(0), 0, 0, 0, 0, given, weights)
+    draws = KernelDraws(GIVEN if noise else NONE, p.std, np.uint64(0), np.uint64(0), 0, 0, 0, 0, given, weights)
     none, counts = np.empty(0, dtype=dtype), np.diff(p.offsets).astype(np.float64)
-    data = Data(p.offsets, p.labels.astype(dtype), cap.astype(dtype), counts, none, none)
+    data = KernelRows(p.offsets, p.labels.astype(dtype), cap.astype(dtype), counts, none, none)
     return (
         rows_of(p, dtype, dense), data, loss,
         Penalty(l1, l2, radius), draws, p.eta, p.curvature, p.w.astype(dtype), p.pull.astype(dtype),

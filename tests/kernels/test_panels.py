@@ -77,7 +77,7 @@ def test_seeded_noise_and_noise_that_follows_the_model(dtype):
     follows = spread.Spread(0.7, np.linspace(0.5, 1.0, spread.KNOTS + 1))
     made = []
     for law in (spread.PLAIN, follows):
-        draws = tiles.Draws(tiles.SEEDED, p.std, np.uint64(7), np.uint64(8), 3, 4, 2, 5, *none, law)
+        draws = tiles.KernelDraws(tiles.SEEDED, p.std, np.uint64(7), np.uint64(8), 3, 4, 2, 5, *none, law)
         assert_same_bits((*data[:4], draws, *data[5:]))
         made.append(by_panels(*data[:4], draws, *data[5:])[0])
     assert np.abs(made[0] - made[1]).max() > 1e-3

@@ -5,7 +5,7 @@ import pytest
 from kernels.reference import arguments, problem, rows_of, steps
 from sottovoce.oracle.kernels.random import fill_normals
 from sottovoce.oracle.kernels.score import score
-from sottovoce.oracle.kernels.steps import SEEDED, Draws, noisy_steps
+from sottovoce.oracle.kernels.steps import SEEDED, KernelDraws, noisy_steps
 from sottovoce.oracle.kernels.tiles import Dense
 from sottovoce.problem.losses import NAMES, Logistic, by_name
 
@@ -69,7 +69,7 @@ def test_row_weights_take_the_place_of_the_mean(runs):
 def _seeded(p, dtype, first, runs, first_step=0):
     data = arguments(p, Logistic(), dtype, **OPTIONS)
     empty = np.empty((0, 0, 0, 0), dtype), np.empty((0, 0, 0), dtype)
-    draws = Draws(SEEDED, p.std, np.uint64(7), np.uint64(8), 3, first_step, 2, first, *empty)
+    draws = KernelDraws(SEEDED, p.std, np.uint64(7), np.uint64(8), 3, first_step, 2, first, *empty)
     start, pull = (np.ascontiguousarray(x[:, :, first : first + runs]) for x in data[7:])
     return noisy_steps(*data[:4], draws, *data[5:7], start, pull)
 

@@ -13,7 +13,7 @@ from sottovoce.cli import main
 from sottovoce.errors import InputError
 from sottovoce.estimators import PrivateLogisticRegression
 from sottovoce.files import models
-from sottovoce.files.models.inference import Inference, Line, line_of
+from sottovoce.files.models.inference import CoefficientLine, Inference, line_of
 from sottovoce.files.schema import Schema
 from sottovoce.files.schema.inference import obstacles, remarks, require_inferable
 
@@ -78,7 +78,7 @@ def test_what_no_rows_can_tell_is_named_without_numbers(folder):
     table = models.load(folder / "twin" / "model.safetensors").inference
     assert set(table.unidentified) >= {"age", "twin"}
     by_name = {line.name: line for line in table.lines}
-    assert by_name["age"] == Line("age")
+    assert by_name["age"] == CoefficientLine("age")
     assert by_name["colour=green"].identified
     shown = table.text()
     assert "Not identified at this budget" in shown
@@ -125,7 +125,7 @@ def test_a_file_comes_back_as_it_was_and_nonsense_is_refused(folder, tmp_path):
     models.save(model, tmp_path / "again")
     assert models.load(tmp_path / "again").inference == model.inference
     with pytest.raises(InputError, match="finite numbers"):
-        Line("age", math.nan)
+        CoefficientLine("age", math.nan)
     assert not line_of("x", 1.0, math.inf).identified
     assert not line_of("x", 1.0, 0.0).identified
 
@@ -174,7 +174,7 @@ def test_an_estimator_sums_up(recwarn):
 
 
 def test_a_table_of_nothing_is_not_drawn():
-    text = Inference("logistic", 100, (Line("age"), Line("intercept")), {}).text()
+    text = Inference("logistic", 100, (CoefficientLine("age"), CoefficientLine("intercept")), {}).text()
     assert "Nothing is identified at this budget" in text
     assert "std err" not in text
     assert "age, intercept" in text

@@ -157,12 +157,12 @@ def test_one_line_and_nothing_written(cli, argv, told):
 
 @pytest.mark.parametrize(("trouble", "code"), [(OSError(28, "No space left"), 2), (KeyboardInterrupt(), 130)])
 def test_trouble_while_writing_leaves_nothing(cli, monkeypatch, trouble, code):
-    from sottovoce.files.schema.draft import Draft
+    from sottovoce.files.schema.draft import SchemaDraft
 
     def fail(_):
         raise trouble
 
-    monkeypatch.setattr(Draft, "text", fail)
+    monkeypatch.setattr(SchemaDraft, "text", fail)
     before = listing()
     came, out, err = cli("draft", "rows.csv", "--label", "outcome")
     assert (came, out, err.count("\n")) == (code, "", 1)

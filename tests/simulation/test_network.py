@@ -7,9 +7,9 @@ import pytest
 
 import sottovoce as sv
 from sottovoce.cli import main
-from sottovoce.simulation.network import Network, Trace
+from sottovoce.simulation.network import NetworkModel, Trace
 
-EVEN = Network(latency=0.05, bandwidth=8e6, compute=0.1, overhead=200)
+EVEN = NetworkModel(latency=0.05, bandwidth=8e6, compute=0.1, overhead=200)
 S = (8 * 1000 + 200) * 8 / 8e6  # seconds of 1,000 numbers on a line
 
 
@@ -28,22 +28,22 @@ def test_a_star_waits_for_the_line_of_its_middle():
 
 
 def test_messages_of_different_lengths():
-    ends = Network(0.0, 8.0).ends(sv.graphs.complete(2), np.ones(2), [1, 10])
+    ends = NetworkModel(0.0, 8.0).ends(sv.graphs.complete(2), np.ones(2), [1, 10])
     np.testing.assert_allclose(ends, [16, 16 + 160])
 
 
 def test_a_slow_site_spreads_at_the_speed_of_its_graph():
     """On a path, whom a slow site holds up in round k is as far as k - 1 edges away; the others are not."""
-    network = Network(0.0, 1e30, compute=1.0, traces=((0, Trace(speed=0.1)),))
+    network = NetworkModel(0.0, 1e30, compute=1.0, traces=((0, Trace(speed=0.1)),))
     np.testing.assert_allclose(network.ends(sv.graphs.path(5), np.full(5, 7), [1, 1, 1]), [10, 20, 30])
-    away = Network(0.0, 1e30, compute=1.0, traces=((0, Trace(away=((0.5, 8.5), (20.0, 30.0)))),))
+    away = NetworkModel(0.0, 1e30, compute=1.0, traces=((0, Trace(away=((0.5, 8.5), (20.0, 30.0)))),))
     # Half a second before, half a second after; then others wait for it in the second round only.
     np.testing.assert_allclose(away.ends(sv.graphs.path(5), np.full(5, 7), [1, 1, 1]), [9, 10, 11])
 
 
 def test_a_site_that_is_away_rests_wherever_it_is_in_its_work():
     def alone(*spans):
-        network = Network(0.0, 1e30, compute=2.0, traces=((0, Trace(away=spans)),))
+        network = NetworkModel(0.0, 1e30, compute=2.0, traces=((0, Trace(away=spans)),))
         return network.ends(sv.graphs.complete(1), np.ones(1), [1, 1]).tolist()
 
     assert alone((0.0, 5.0)) == [7.0, 9.0]
@@ -76,7 +76,7 @@ def played(network, graph, counts, numbers):
 def test_queues_played_message_by_message(seed):
     rng = np.random.default_rng(seed)
     traces = tuple((i, Trace(float(rng.uniform(0.2, 3)), float(rng.choice([1e5, 1e6])))) for i in range(0, 12, 2))
-    network = Network(float(rng.uniform(0, 0.1)), 4e5, float(rng.uniform(0, 0.5)), 50, traces)
+    network = NetworkModel(float(rng.uniform(0, 0.1)), 4e5, float(rng.uniform(0, 0.5)), 50, traces)
     counts, numbers = rng.integers(1, 50, size=12), rng.integers(1, 3000, size=5).tolist()
     for graph in (sv.graphs.complete(12), sv.graphs.grid(3, 4), sv.graphs.erdos_renyi(12, 0.4, seed=seed)):
         found = network.ends(graph, counts, numbers)
@@ -84,15 +84,15 @@ def test_queues_played_message_by_message(seed):
 
 
 def test_read(tmp_path):
-    assert Network.read("latency=50ms, bandwidth=10Mbit") == Network(0.05, 1e7)
-    assert Network.read("latency=1s,bandwidth=2Gbit,compute=3min,overhead=9") == Network(1.0, 2e9, 180.0, 9)
+    assert NetworkModel.read("latency=50ms, bandwidth=10Mbit") == NetworkModel(0.05, 1e7)
+    assert NetworkModel.read("latency=1s,bandwidth=2Gbit,compute=3min,overhead=9") == NetworkModel(1.0, 2e9, 180.0, 9)
     file = tmp_path / "lines.toml"
     file.write_text(
         'latency = "50ms"\nbandwidth = "10Mbit"\n\n[[sites]]\nnodes = [3, 1]\nspeed = 0.5\nbandwidth = "1Mbit"\n'
         "away = [[10, 20.5]]\n"
     )
     slow = Trace(0.5, 1e6, ((10.0, 20.5),))
-    assert Network.read(str(file)) == Network(0.05, 1e7, traces=((1, slow), (3, slow)))
+    assert NetworkModel.read(str(file)) == NetworkModel(0.05, 1e7, traces=((1, slow), (3, slow)))
 
 
 @pytest.mark.parametrize(("text", "words"), [
@@ -108,7 +108,7 @@ def test_read(tmp_path):
 ])  # fmt: skip
 def test_refused(text, words):
     with pytest.raises(sv.InputError) as error:
-        Network.read(text)
+        NetworkModel.read(text)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -116,7 +116,7 @@ def test_refused(text, words):
 @pytest.mark.parametrize("text", ["x", "²", "٣", "-1", "1e3", "1_0", "", "9" * 5000])
 def test_an_overhead_that_is_no_number_of_bytes(text):
     with pytest.raises(sv.InputError, match=f"whole number of bytes for overhead, .* got '{text[:40]}'"):
-        Network.read(f"latency=50ms,bandwidth=1Mbit,overhead={text}")
+        NetworkModel.read(f"latency=50ms,bandwidth=1Mbit,overhead={text}")
 
 
 @pytest.mark.parametrize(("traces", "words"), [
@@ -126,7 +126,7 @@ def test_an_overhead_that_is_no_number_of_bytes(text):
 ])  # fmt: skip
 def test_traces_that_are_refused(traces, words):
     with pytest.raises(sv.InputError, match=words):
-        Network(0.0, 1e6, traces=traces).ends(sv.graphs.ring(5), np.ones(5), [1])
+        NetworkModel(0.0, 1e6, traces=traces).ends(sv.graphs.ring(5), np.ones(5), [1])
 
 
 def test_the_command_line_says_when_every_recorded_round_is_over(capfd):

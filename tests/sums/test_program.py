@@ -13,7 +13,7 @@ from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.sums.descent import WIDEST_MATRIX
-from sottovoce.sums.evaluating import Counts, Places
+from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces
 from sottovoce.sums.program import Ask, AtPoint, HeldOut, LearntFrom, Opened, Question, Session, asking
 from sottovoce.sums.questions import CountHessian, CrossMoments, DiagonalMoments, Gradient, Hessian, Moments
 
@@ -31,7 +31,7 @@ ANALYSES = {
 }
 KINDS = {
     "second moments": (Moments, DiagonalMoments, CrossMoments), "descent": (Gradient,),
-    "Hessian": (Hessian, CountHessian), "last gradient": (Gradient,), "evaluation": (Places, Counts),
+    "Hessian": (Hessian, CountHessian), "last gradient": (Gradient,), "evaluation": (ScorePlaces, ScoreCounts),
 }  # fmt: skip
 
 
@@ -234,15 +234,15 @@ def test_questions_are_the_same_bit_by_bit():
 
 def test_questions_within_and_beside_others_are_compared_too():
     w, loss = np.array([[0.1], [0.2]]), sv.losses.Logistic()
-    places = Places(w, loss=loss, noise=(1.0, 2.0), changed=1, data_norm=1.0)
+    places = ScorePlaces(w, loss=loss, noise=(1.0, 2.0), changed=1, data_norm=1.0)
     assert same_question(places, replace(places, w=w.copy(), loss=sv.losses.Logistic()))
     for other in ({"loss": POISSON}, {"noise": (1.0, 2.1)}, {"changed": 2}, {"data_norm": 1.5}, {"w": 2 * w}):
         assert not same_question(places, replace(places, **other))
-    counts = Counts(places, np.ones((3, 1)), 7)
-    assert same_question(counts, Counts(replace(places, w=w.copy()), np.ones((3, 1)), 7))
-    assert not same_question(counts, Counts(replace(places, w=2 * w), np.ones((3, 1)), 7))
-    assert not same_question(counts, Counts(places, np.zeros((3, 1)), 7))
-    assert not same_question(counts, Counts(places, np.ones((3, 1)), 8))
+    counts = ScoreCounts(places, np.ones((3, 1)), 7)
+    assert same_question(counts, ScoreCounts(replace(places, w=w.copy()), np.ones((3, 1)), 7))
+    assert not same_question(counts, ScoreCounts(replace(places, w=2 * w), np.ones((3, 1)), 7))
+    assert not same_question(counts, ScoreCounts(places, np.zeros((3, 1)), 7))
+    assert not same_question(counts, ScoreCounts(places, np.ones((3, 1)), 8))
     assert same_question(HeldOut(counts, 3), HeldOut(counts.at(w), 3))
     assert not same_question(HeldOut(counts, 3), HeldOut(counts, 4))
     assert not same_question(HeldOut(counts, 3), LearntFrom(counts, 3))

@@ -12,7 +12,7 @@ import pytest
 import sottovoce as sv
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.factors import Factors
-from sottovoce.sums.evaluating import Counts, Places, room
+from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces, room
 from sottovoce.sums.program import HeldOut, LearntFrom, Question
 from sottovoce.sums.questions import CountHessian, CrossMoments, DiagonalMoments, Gradient, Hessian, Moments
 
@@ -94,12 +94,12 @@ def around(rng, losses, clips=(None,)):
 def places(a):
     noise = 10.0 ** a.rng.uniform(-2, 1, size=2)
     changed = a.unit.changed * min(a.unit.sites, 2)
-    return Places(a.model(), loss=a.loss, noise=tuple(noise.tolist()), changed=changed, data_norm=a.bound)
+    return ScorePlaces(a.model(), loss=a.loss, noise=tuple(noise.tolist()), changed=changed, data_norm=a.bound)
 
 
 def counts(a):
     placed = 5.0 * a.rng.normal(size=(room(a.loss)[0], RUNS)) ** 2
-    return Counts(places(a), placed, int(a.rng.integers(1, 12)))
+    return ScoreCounts(places(a), placed, int(a.rng.integers(1, 12)))
 
 
 # How each is drawn, and of which losses.
@@ -111,8 +111,8 @@ ASKED = {
     Gradient: (lambda a: Gradient(a.model()), ANY_LOSS),
     Hessian: (lambda a: Hessian(a.model()), (*SMOOTH, *COUNTS)),
     CountHessian: (lambda a: CountHessian(a.model()), COUNTS),
-    Places: (places, ANY_LOSS),
-    Counts: (counts, ANY_LOSS),
+    ScorePlaces: (places, ANY_LOSS),
+    ScoreCounts: (counts, ANY_LOSS),
 }
 WRAPPED = (HeldOut, LearntFrom)
 

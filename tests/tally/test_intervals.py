@@ -7,7 +7,7 @@ from sklearn import metrics
 
 from sottovoce.problem import losses
 from sottovoce.tally import SeveralClasses, Terms, TwoClasses, bins_for, evaluate, question_for
-from sottovoce.tally.intervals import Cells, Interval, mean, nearest_counts, ratio
+from sottovoce.tally.intervals import Interval, ScoreCells, mean, nearest_counts, ratio
 
 HARDLY = 1e-9  # a noise that changes nothing
 
@@ -25,14 +25,14 @@ def exact(question, z, labels):
 
 @pytest.mark.parametrize("right", [0, 3, 50, 97, 100])
 def test_without_noise_a_share_is_wilsons(right):
-    found = Cells(np.array([100.0 - right, right]), HARDLY, 100).share(np.array([0.0, 1.0]), np.ones(2))
+    found = ScoreCells(np.array([100.0 - right, right]), HARDLY, 100).share(np.array([0.0, 1.0]), np.ones(2))
     other = stats.binomtest(right, 100).proportion_ci(method="wilson")
     assert (found.low, found.high) == pytest.approx((other.low, other.high), abs=1e-8)
     assert found.value == pytest.approx(right / 100)
 
 
 def test_noise_widens_and_too_much_says_so():
-    cells = [Cells(np.array([60.0, 40.0, 20.0, 30.0]), std, 150) for std in (HARDLY, 5.0, 200.0)]
+    cells = [ScoreCells(np.array([60.0, 40.0, 20.0, 30.0]), std, 150) for std in (HARDLY, 5.0, 200.0)]
     part, whole = np.array([0.0, 0, 0, 1]), np.array([0.0, 0, 1, 1])
     widths = [one.high - one.low for one in (c.share(part, whole) for c in cells)]
     assert widths[0] < widths[1] < widths[2] == 1

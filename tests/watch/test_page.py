@@ -13,9 +13,9 @@ from matplotlib import image
 import sottovoce as sv
 from helpers.federations import agreement, masked_members
 from sottovoce.cli import main
-from sottovoce.cli.watch.command import Watched, read_terms
-from sottovoce.cli.watch.page import PARTS, Terms, page, parts
-from sottovoce.cli.watch.serving import Board, PageServer, serving
+from sottovoce.cli.watch.command import WatchedSite, read_terms
+from sottovoce.cli.watch.page import PARTS, PageTerms, page, parts
+from sottovoce.cli.watch.serving import LivePage, PageServer, serving
 from sottovoce.cli.watch.story import SiteStory, clean
 from sottovoce.federation.agreement import toml_file
 from sottovoce.privacy.observers import Sight
@@ -25,7 +25,7 @@ from watch.logs import AGREEMENT, HOSTILE, began, digest, done, line
 from watch.test_story import three, told
 
 SIGHTS = (Sight(0, 2.0, 0.5), Sight(1, 1.0, 1.0), Sight(4, 0.5, 2.5))
-TERMS = Terms(
+TERMS = PageTerms(
     AGREEMENT,
     "Income",
     "masked sums",
@@ -245,8 +245,8 @@ def test_refusals(folder, tmp_path, capsys, given, expected):
 
 
 def test_a_port_that_is_taken_is_named(folder, capsys):
-    with closing(Watched([folder / "rome" / "site.log"], None)) as watched:
-        server = PageServer(0, lambda: watched.page(live=True), Board(watched.parts()))
+    with closing(WatchedSite([folder / "rome" / "site.log"], None)) as watched:
+        server = PageServer(0, lambda: watched.page(live=True), LivePage(watched.parts()))
         with serving(server, watched.look):
             assert main(["site", "watch", str(folder / "rome"), "--port", str(server.server_port)]) == 2
     assert "Expected a port that is free" in capsys.readouterr().err
@@ -280,8 +280,8 @@ def test_a_browser_follows_a_run_and_runs_nothing_of_a_strangers(tmp_path):
     log = tmp_path / "site.log"
     log.write_text(began("berlin") + done(1) + done(2))
     part, link = "document.getElementById('{}').textContent", "document.getElementById('link').textContent"
-    with Browser(tmp_path / "profile") as browser, closing(Watched([log], None)) as watched:
-        server = PageServer(0, lambda: watched.page(live=True), Board(watched.parts()))
+    with Browser(tmp_path / "profile") as browser, closing(WatchedSite([log], None)) as watched:
+        server = PageServer(0, lambda: watched.page(live=True), LivePage(watched.parts()))
         with serving(server, watched.look):
             browser.open(server.url)
             browser.wait_for(f"{link} === 'live'")

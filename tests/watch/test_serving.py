@@ -16,8 +16,8 @@ from urllib.request import urlopen
 import pytest
 
 from sottovoce.cli.watch import serving
-from sottovoce.cli.watch.command import Watched
-from sottovoce.cli.watch.serving import Board, PageServer
+from sottovoce.cli.watch.command import WatchedSite
+from sottovoce.cli.watch.serving import LivePage, PageServer
 from watch.logs import began, done
 
 
@@ -30,8 +30,8 @@ def log(tmp_path):
 
 @contextmanager
 def served(log, port=0):
-    with closing(Watched([log], None)) as watched:
-        server = PageServer(port, lambda: watched.page(live=True), Board(watched.parts()))
+    with closing(WatchedSite([log], None)) as watched:
+        server = PageServer(port, lambda: watched.page(live=True), LivePage(watched.parts()))
         with serving.serving(server, watched.look):
             yield server
 
@@ -222,8 +222,8 @@ def test_a_page_that_can_no_longer_be_drawn_ends_it_instead_of_standing_still(lo
     def look():
         raise RuntimeError("a bug")
 
-    with closing(Watched([log], None)) as watched:
-        server = PageServer(0, lambda: watched.page(live=True), Board(watched.parts()))
+    with closing(WatchedSite([log], None)) as watched:
+        server = PageServer(0, lambda: watched.page(live=True), LivePage(watched.parts()))
         with pytest.raises(RuntimeError, match="a bug"), serving.serving(server, look) as wait:
             wait()
 

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from sottovoce.cli.watch import story as stories
-from sottovoce.cli.watch.reading import Event
+from sottovoce.cli.watch.reading import LoggedEvent
 from sottovoce.cli.watch.story import Difference, SiteStory, clean, common_run, compared
 from watch.logs import HOSTILE, began, digest, done, line
 
@@ -15,7 +15,7 @@ def told(*lines, name="file"):
     story = SiteStory(name)
     for text in lines:
         fields = json.loads(text)
-        story.take(Event(datetime.fromisoformat(fields["time"]).timestamp(), fields["event"], fields))
+        story.take(LoggedEvent(datetime.fromisoformat(fields["time"]).timestamp(), fields["event"], fields))
     return story
 
 

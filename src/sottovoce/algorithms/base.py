@@ -35,7 +35,7 @@ from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
-from sottovoce.sums.evaluating import Evaluation
+from sottovoce.sums.evaluating import OpenedEvaluation
 from sottovoce.sums.inference import Evidence
 from sottovoce.sums.opening import Opener, Shares
 
@@ -71,7 +71,7 @@ class Round(NamedTuple):
     numbers: int  # that a message of it held
     outputs: Callable[[], Outputs]
     evidence: tuple[Evidence, ...] = ()  # of each run, what coefficients are inferred from
-    evaluation: Evaluation | None = None  # what is known of how good the model is
+    evaluation: OpenedEvaluation | None = None  # what is known of how good the model is
 
 
 class Network(Protocol):

@@ -47,7 +47,7 @@ class Place(NamedTuple):
     degree: int
 
 
-class Network(NamedTuple):
+class StepNodes(NamedTuple):
     """The public numbers of all nodes that a step's price depends on."""
 
     places: tuple[Place, ...]  # each kind once
@@ -113,14 +113,14 @@ class ObjectivePerturbation(ConsensusRival):
 
     # -- fair: one sigma, by the accountant ---------------------------------------------------------------------------
 
-    def step(self, rho: float, sigma: float, network: Network) -> Event:
+    def step(self, rho: float, sigma: float, network: StepNodes) -> Event:
         """What a private step with penalty rho costs the worst-placed node."""
         mus = [network.own + 2 * rho * place.degree for place in network.places]
         kappas = [network.c / (place.divisor * mu) for place, mu in zip(network.places, mus, strict=True)]
         hidden = Gaussian(OUTPUT_STD * min(mus) / (2 * TOLERANCE))
         return Sequence((GaussianObjective(sigma, max(kappas)), hidden))
 
-    def run(self, k: int, sigma: float, network: Network) -> Event:
+    def run(self, k: int, sigma: float, network: StepNodes) -> Event:
         """What k rounds cost, steps of one kind together."""
         penalties = Counter(self.penalty(q) for q in self.private_rounds(k))
         parts = tuple(Repeated(self.step(rho, sigma, network), times) for rho, times in penalties.items())
@@ -172,16 +172,16 @@ class ObjectivePerturbation(ConsensusRival):
 
 
 @lru_cache(maxsize=64)
-def _calibrated(algorithm: ObjectivePerturbation, network: Network) -> float:
+def _calibrated(algorithm: ObjectivePerturbation, network: StepNodes) -> float:
     return noise_for(lambda sigma: algorithm.run(algorithm.rounds, sigma, network), algorithm.epsilon, algorithm.delta)
 
 
-def network_of(site: Oracle) -> Network:
+def network_of(site: Oracle) -> StepNodes:
     """The public numbers that a step's price depends on."""
     site = site.network
     pairs = np.unique(np.stack([site.divisor[:, 0, 0], site.degrees]), axis=1)
     places = tuple(Place(float(divisor), int(degree)) for divisor, degree in pairs.T)
-    return Network(places, site.lam * site.regulariser.l2, curvature_bound(site))
+    return StepNodes(places, site.lam * site.regulariser.l2, curvature_bound(site))
 
 
 def curvature_bound(site: Oracle) -> float:

@@ -41,7 +41,7 @@ from sottovoce.privacy import Event, Repeated
 
 
 @final
-class Laplace(Noise):
+class LaplaceNumbers(Noise):
     """Laplace numbers of scale 1, each from four normals, where a step asks for a normal."""
 
     def __init__(self, source: Noise) -> None:
@@ -80,7 +80,7 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
         if self.form == "fair" or not self.private:
             steps = Steps(k, pull, curvature, etas, self.sigma(site), noise, tight=self.tight)
         else:  # for the l1 sensitivity, sqrt(d) times that in l2
-            steps = Steps(k, pull, curvature, etas, self.sigma(site) * math.sqrt(site.d), Laplace(noise))
+            steps = Steps(k, pull, curvature, etas, self.sigma(site) * math.sqrt(site.d), LaplaceNumbers(noise))
         w = site.noisy_steps(s.w, steps).mean
         return w, s._replace(w=w, total=s.total + w)
 

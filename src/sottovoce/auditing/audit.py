@@ -22,8 +22,8 @@ from sottovoce.algorithms.base import Method, View
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import (
     Claim,
-    Counts,
     Distance,
+    EventCounts,
     NoiseSize,
     Verdict,
     by_normal_law,
@@ -205,7 +205,7 @@ def _judge(
     seed: int | None, seconds: float,
 ) -> Audit:  # fmt: skip
     first, second = (score.of(seen) for seen in judged)
-    (stated, claim), counts = _claim(pair, colluding), Counts.of(first, second, score.threshold)
+    (stated, claim), counts = _claim(pair, colluding), EventCounts.of(first, second, score.threshold)
     distance, each = Distance.of(first, second), ALARM / (1 + len(noise))
     least = min(noise, key=lambda one: (one.p, one.size), default=None)
     short = counted(counts, claim, 1 - each) > claim.epsilon

@@ -113,7 +113,7 @@ def clopper_pearson(hits: int, of: int, confidence: float) -> float:
     return float(betaincinv(hits, of - hits + 1, 1 - confidence)) if hits else 0.0
 
 
-class Counts(NamedTuple):
+class EventCounts(NamedTuple):
     """Number of runs in each world whose score is above a fixed threshold."""
 
     first: int  # in the first world, where it is a mistake
@@ -121,7 +121,7 @@ class Counts(NamedTuple):
     runs: int  # of each world
 
     @classmethod
-    def of(cls, first: Floats, second: Floats, threshold: float) -> "Counts":
+    def of(cls, first: Floats, second: Floats, threshold: float) -> "EventCounts":
         """Count the scores (runs,) above the threshold; refuses different numbers of runs in the two worlds."""
         expect(len(first) == len(second), "as many runs in both worlds", first=len(first), second=len(second))
         return cls(int(np.sum(first > threshold)), int(np.sum(second > threshold)), len(first))
@@ -132,12 +132,12 @@ class Counts(NamedTuple):
         return self.second + self.runs - self.first
 
 
-def counted(counts: Counts, claim: Claim, confidence: float) -> float:
+def counted(counts: EventCounts, claim: Claim, confidence: float) -> float:
     """Lower bound on epsilon for a claim of this kind, by counting right guesses."""
     return claim.epsilon_at(clopper_pearson(counts.right, 2 * counts.runs, confidence))
 
 
-def counted_for_any(counts: Counts, at: float, confidence: float) -> float:
+def counted_for_any(counts: EventCounts, at: float, confidence: float) -> float:
     """Lower bound on epsilon at delta `at`, for any mechanism. Each of two chances gets half of the error."""
     each = (1 + confidence) / 2
     n, found = counts.runs, 0.0
@@ -216,7 +216,7 @@ class Verdict:
     lower_gaussian: float | None
     lower_any: float
     distance: float  # of the scores, in standard deviations
-    counts: Counts
+    counts: EventCounts
     noise: NoiseSize | None  # of the round where it looks smallest; None where it cannot be solved for
     tests: int  # that could raise the alarm
     alarm: bool

@@ -32,8 +32,8 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.auditing.audit import ALARM, ROUNDING, Stated
 from sottovoce.auditing.bounds import (
     Claim,
-    Counts,
     Distance,
+    EventCounts,
     Verdict,
     by_normal_law,
     counted,
@@ -54,7 +54,7 @@ BLOCK = 500  # runs at once
 HEAD = 6  # numbers of every sum that are held against each other
 
 
-class Opened(NamedTuple):
+class ProjectedSum(NamedTuple):
     """One sum in many runs, given all that was opened before it."""
 
     noise: Floats  # (runs,) along the direction in which the other world moves it
@@ -62,7 +62,7 @@ class Opened(NamedTuple):
     head: Floats  # (numbers, runs) the noise in its first numbers
 
 
-Play: TypeAlias = Callable[[int, int], list[Opened]]  # which world, how many runs
+Play: TypeAlias = Callable[[int, int], list[ProjectedSum]]  # which world, how many runs
 
 
 @final
@@ -122,7 +122,7 @@ def played(
 ) -> Played:
     """Attack the claim of a release with `runs` runs of each world; `progress` gets the blocks done and in all."""
     started, blocks = perf_counter(), [*range(0, runs, BLOCK), runs]
-    worlds: list[list[list[Opened]]] = [[], []]
+    worlds: list[list[list[ProjectedSum]]] = [[], []]
     for number, (start, end) in enumerate(pairwise(blocks)):
         for world in (0, 1):
             worlds[world].append(release.play(world, end - start))
@@ -137,7 +137,7 @@ def played(
         if mu > 0
     ]
     claim, stated, reused = release.claim, release.stated, _reused(both)
-    counts, distance = Counts.of(first, second, 0.0), Distance.of(first, second)
+    counts, distance = EventCounts.of(first, second, 0.0), Distance.of(first, second)
     tests = 2 + len(sizes)
     each, least = ALARM / tests, min(sizes, key=lambda one: (one.p, one.size), default=None)
     refuted = (
@@ -155,12 +155,12 @@ def played(
     )  # fmt: skip
 
 
-def _join(parts: Sequence[Opened]) -> Opened:
+def _join(parts: Sequence[ProjectedSum]) -> ProjectedSum:
     """The same sum over the runs of all parts."""
-    return Opened(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+    return ProjectedSum(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
 
-def _scores(release: Release, sums: Sequence[Opened], world: int) -> Floats:
+def _scores(release: Release, sums: Sequence[ProjectedSum], world: int) -> Floats:
     """The statistic of every run, (runs,). A sum that the other world does not move adds nothing."""
     total: Floats = np.zeros(len(sums[0].noise))
     for one, mu in zip(sums, release.prices, strict=True):
@@ -170,7 +170,7 @@ def _scores(release: Release, sums: Sequence[Opened], world: int) -> Floats:
     return total
 
 
-def _reused(sums: Sequence[Opened]) -> float:
+def _reused(sums: Sequence[ProjectedSum]) -> float:
     """How likely the largest correlation between two numbers of noise is by chance (Fisher's z), all pairs together."""
     heads = np.concatenate([one.head for one in sums])
     heads = heads[np.std(heads, axis=1) > 0]
@@ -199,9 +199,9 @@ def of_sums(algorithm: Analysis, worlds: tuple[Sites, Sites], order: Ints | None
     statement, colluding = algorithm.statement(here), Observer(algorithm.colluding or 0)
     counts, shares = here.sites.counts.tolist(), Shares(algorithm.multipliers(here.n), algorithm.honest(here.n))
 
-    def play(world: int, runs: int) -> list[Opened]:
+    def play(world: int, runs: int) -> list[ProjectedSum]:
         noise, site = SystemNoise(Shape(graph.n, here.d, runs)), (here, there)[world]
-        curator, found = Curator(shares, site, counts, noise, runs), list[Opened]()
+        curator, found = Curator(shares, site, counts, noise, runs), list[ProjectedSum]()
         session = algorithm.begin(here.n, here.sites.d, here.sites.data_norm, here.sites.unit, runs)
         for k in range(1, algorithm.rounds + 1):
             assert session.ask is not None  # as many questions as rounds
@@ -220,8 +220,8 @@ def of_evaluation(
 ) -> Release:
     """The release of a private evaluation: two sums. A world is a model's outputs and the labels."""
 
-    def play(world: int, runs: int) -> list[Opened]:
-        stream, found = SystemStream(), list[list[Opened]]()
+    def play(world: int, runs: int) -> list[ProjectedSum]:
+        stream, found = SystemStream(), list[list[ProjectedSum]]()
         for _ in range(runs):
             places = [question.places(*rows) for rows in worlds]
             first = opened(places[world], terms, 1, PLACING, stream)
@@ -245,9 +245,9 @@ def _release(statement: PrivacyStatement, prices: Sequence[float | None], play: 
     return Release(Stated(statement.epsilon, statement.target_epsilon), claim, tuple(known), play)
 
 
-def _project(noise: Floats, moved: Floats) -> Opened:
+def _project(noise: Floats, moved: Floats) -> ProjectedSum:
     """Project noise onto the direction in which the other world moves the sum; both are (numbers, runs)."""
     moved = np.broadcast_to(moved, noise.shape)
     length = np.sqrt(np.sum(moved**2, axis=0))
     along = np.sum(noise * moved, axis=0) / np.where(length > 0, length, 1.0)
-    return Opened(along, length, noise[:HEAD])
+    return ProjectedSum(along, length, noise[:HEAD])

@@ -26,7 +26,7 @@ _MOST_SIGMA, _MOST_STEPS = 1e8, 10**15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class AccountOptions:
     """Options of `account`; None is an option that was not given. Refuses fewer than two of the three."""
 
     epsilon: float | None = option(None, _ANY_TWO, "Total budget.")
@@ -99,7 +99,7 @@ def account(json: bool = False, **given: str | None) -> int:
 
     With all three of epsilon, sigma and steps the exit code says whether the budget holds: 0 yes, 1 no.
     """
-    budget = solve(Question(**values(Question, given)))
+    budget = solve(AccountOptions(**values(AccountOptions, given)))
     if json:
         print_json(budget)
     else:
@@ -108,10 +108,10 @@ def account(json: bool = False, **given: str | None) -> int:
 
 
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.")
-account.__signature__ = signature_of(Question, json=Annotated[bool, _JSON])  # type: ignore[attr-defined]
+account.__signature__ = signature_of(AccountOptions, json=Annotated[bool, _JSON])  # type: ignore[attr-defined]
 
 
-def solve(q: Question) -> PricedSteps:
+def solve(q: AccountOptions) -> PricedSteps:
     """Compute the one of epsilon, sigma and steps that was not given, and what all steps cost."""
     from sottovoce.algorithms import IPADMM
     from sottovoce.privacy import Gaussian, Repeated, SampledGaussian, Unit, sigma_for, steps_for
@@ -146,7 +146,7 @@ def solve(q: Question) -> PricedSteps:
     return PricedSteps(epsilon, delta, sigma, steps, spent, calibration, sampling, found, unit, lines)
 
 
-def _sampling(q: Question) -> "Sampling | None":
+def _sampling(q: AccountOptions) -> "Sampling | None":
     from sottovoce.algorithms import IPADMM
     from sottovoce.privacy import Sampling
 
@@ -160,7 +160,7 @@ def _sampling(q: Question) -> "Sampling | None":
     return None
 
 
-def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
+def _observers(q: AccountOptions, event: "Event", delta: float) -> "tuple[Sight, ...]":
     """Epsilon by the number of colluding sites, for masked sums; empty without --sites."""
     from sottovoce.algorithms import MaskedNewton
     from sottovoce.privacy.observers import MOST_SITES, expect_members, table_of

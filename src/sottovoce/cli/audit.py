@@ -29,7 +29,7 @@ REFUTED = 1  # the exit code of a claim that is refuted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class AuditOptions:
     """Options of `audit`; None is an option that was not given."""
 
     algorithm: str | None = option(None, _WHAT, "Algorithm by its name.")
@@ -70,8 +70,8 @@ class AuditCommand(HelpfulCommand):
         from sottovoce.auditing.views import VIEWS
         from sottovoce.studies.choices import CHOICES
 
-        known = {f.name: CHOICES[f.name] for f in fields(Question) if f.name in CHOICES}
-        return {f.name: f.default for f in fields(Question)}, known | {"view": VIEWS, "noise": ("seeded", "system")}
+        known = {f.name: CHOICES[f.name] for f in fields(AuditOptions) if f.name in CHOICES}
+        return {f.name: f.default for f in fields(AuditOptions)}, known | {"view": VIEWS, "noise": ("seeded", "system")}
 
 
 def audit(
@@ -92,7 +92,7 @@ def audit(
 
     The exit code is 1 where a claim is refuted: chance does that to one right claim in a million.
     """
-    question = Question(**values(Question, given))
+    question = AuditOptions(**values(AuditOptions, given))
     if site_folder is not None:
         return _wire(site_folder, question, {name for name, text in given.items() if text is not None}, everything, out,
                      json, quiet)  # fmt: skip
@@ -129,7 +129,7 @@ def audit(
 
 
 audit.__signature__ = signature_of(  # type: ignore[attr-defined]
-    Question,
+    AuditOptions,
     everything=Annotated[bool, typer.Option("--all", help="Every algorithm, view, way of drawing and release.")],
     site_folder=Annotated[
         Path | None,
@@ -144,7 +144,7 @@ audit.__signature__ = signature_of(  # type: ignore[attr-defined]
 )
 
 
-def _attack(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
+def _attack(name: str, algorithm: Any, q: AuditOptions, quiet: bool, **more: Any) -> "Audit":
     from sottovoce.auditing.audit import audit as attack
 
     with _whole_or_nothing(), progress(quiet, name) as report:
@@ -155,7 +155,7 @@ def _attack(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) ->
         )  # fmt: skip
 
 
-def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
+def _all(q: AuditOptions, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
     """Every algorithm and every release. Each is reported, and its data are written, as it ends."""
     from sottovoce.auditing import catalogue
     from sottovoce.auditing.subjects import everything
@@ -179,7 +179,7 @@ def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
     return found
 
 
-def _attack_release(name: str, release: "Release", q: Question, quiet: bool) -> "Verdict":
+def _attack_release(name: str, release: "Release", q: AuditOptions, quiet: bool) -> "Verdict":
     from sottovoce.auditing.releases import played
 
     with _whole_or_nothing(), progress(quiet, name) as report:
@@ -195,7 +195,7 @@ def _whole_or_nothing() -> Iterator[None]:
 
 
 def _wire(
-    folder: Path, q: Question, given: set[str], everything: bool, out: Path | None, json: bool, quiet: bool
+    folder: Path, q: AuditOptions, given: set[str], everything: bool, out: Path | None, json: bool, quiet: bool
 ) -> int:
     """Audit the noise of real sites, and return the exit code; refuses all options that do not go with it."""
     other = sorted(given - {"confidence"}) + ["all"] * everything + ["out"] * (out is not None)

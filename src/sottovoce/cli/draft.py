@@ -33,7 +33,7 @@ class _Members:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft(AlgorithmOptions, _Members):
+class AgreementDraft(AlgorithmOptions, _Members):
     """Options of an agreement; None is one that was not given."""
 
     sites_per_person: int | None = option(
@@ -51,13 +51,13 @@ class Draft(AlgorithmOptions, _Members):
     mask_key: tuple[str, ...] = ()
 
 
-def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> Draft:
+def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> AgreementDraft:
     """The settings of a draft file, overridden by the options that were given."""
     table = dict(file) | {key: value for key, value in given.items() if value not in (None, [])}
-    return settings.read(Draft, table, "settings of a draft")
+    return settings.read(AgreementDraft, table, "settings of a draft")
 
 
-def agreement(draft: Draft) -> "Agreement":
+def agreement(draft: AgreementDraft) -> "Agreement":
     """The agreement that follows from the options, with a new run id."""
     from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour, new_run, timestamp
     from sottovoce.files.schema import Schema
@@ -139,7 +139,7 @@ def _edges(names: Sequence[str], graph: str | None, edges: Sequence[str]) -> tup
     return tuple((names[i], names[j]) for i in range(made.n) for j in made.neighbours(i) if i < j)
 
 
-def _shape(draft: Draft, schema: "Schema | None") -> tuple[int, float]:
+def _shape(draft: AgreementDraft, schema: "Schema | None") -> tuple[int, float]:
     given = {"features": draft.features, "data_norm": draft.data_norm}
     missing = [name for name, value in given.items() if value is None]
     if schema is not None:
@@ -154,7 +154,7 @@ def _shape(draft: Draft, schema: "Schema | None") -> tuple[int, float]:
 # -- the algorithm ----------------------------------------------------------------------------------------------------
 
 
-def _promise(draft: Draft, schema: "Schema | None") -> "PrivateMethod":
+def _promise(draft: AgreementDraft, schema: "Schema | None") -> "PrivateMethod":
     """Loss, regulariser and guarantee, as an algorithm whose other settings are placeholders."""
     from sottovoce.algorithms import IPADMM
     from sottovoce.plan import PROMISED
@@ -180,7 +180,7 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
     return answers.loss(name) or losses.Logistic()
 
 
-def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateMethod":
+def _algorithm(draft: AgreementDraft, open_terms: "Agreement") -> "PrivateMethod":
     """The algorithm with all its settings. What was not given is planned from public numbers where it can be, else left
     to the class. Refuses to choose the number of colluding sites.
     """
@@ -215,6 +215,6 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateMethod":
     return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites), open_terms.unit)
 
 
-def _given(draft: Draft, names: Iterable[str]) -> dict[str, Any]:
+def _given(draft: AgreementDraft, names: Iterable[str]) -> dict[str, Any]:
     values = {name: getattr(draft, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sottovoce.cli.demo.demo import demo
-from sottovoce.cli.draft import Draft
+from sottovoce.cli.draft import AgreementDraft
 from sottovoce.cli.options import signature_of, values
 from sottovoce.cli.output import show
 from sottovoce.document import Table, Words
@@ -18,7 +18,7 @@ from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from sottovoce.federation.agreement.agreement import Agreement
-    from sottovoce.federation.agreement.signing import Standing
+    from sottovoce.federation.agreement.signing import Consent
     from sottovoce.privacy import PrivacyStatement
 
 federation_app = typer.Typer(
@@ -85,7 +85,9 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     from sottovoce.settings.toml import load
 
     lists = {name: given.pop(name) for name in ("site", "edge", "mask_key")}
-    agreement = drafts.agreement(drafts.merged({} if draft is None else load(draft), values(Draft, given) | lists))
+    agreement = drafts.agreement(
+        drafts.merged({} if draft is None else load(draft), values(AgreementDraft, given) | lists)
+    )
     path = _FEDERATION if out is None else out
     toml_file.save(agreement, path)
     print(f"Written to {path}. Its digest is {agreement.digest().hex()}.")
@@ -105,7 +107,7 @@ _MASK_KEY = typer.Option(
 )
 _EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
 new_agreement.__signature__ = signature_of(  # type: ignore[attr-defined]
-    Draft,
+    AgreementDraft,
     site=Annotated[list[str] | None, _SITE],
     edge=Annotated[list[str] | None, _EDGE],
     mask_key=Annotated[list[str] | None, _MASK_KEY],
@@ -142,15 +144,15 @@ def show_agreement(federation: _File, signatures: _Signatures = None) -> None:
     tell(agreement, signing.standings(agreement, federation, signatures))
 
 
-def tell(agreement: "Agreement", standings: "Mapping[str, Standing]") -> None:
+def tell(agreement: "Agreement", standings: "Mapping[str, Consent]") -> None:
     """Print who takes part, what is computed, what it costs, what leaves a site, and who has signed."""
-    from sottovoce.federation.agreement.signing import Standing
+    from sottovoce.federation.agreement.signing import Consent
     from sottovoce.files.models.from_site import statement_of
     from sottovoce.privacy.words import observers
 
     # The same at all sites: it follows from agreed numbers.
     privacy = agreement.algorithm.statement(agreement.public_oracle(agreement.names[0]))
-    missing = [name for name, standing in standings.items() if standing is not Standing.SIGNED]
+    missing = [name for name, standing in standings.items() if standing is not Consent.SIGNED]
     show(
         f"{agreement.name or 'Federation'}: run {agreement.run}, written {agreement.created}",
         f"Digest {agreement.digest().hex()}",
@@ -163,7 +165,7 @@ def tell(agreement: "Agreement", standings: "Mapping[str, Standing]") -> None:
     )
 
 
-def _sites(agreement: "Agreement", privacy: "PrivacyStatement", standings: "Mapping[str, Standing]") -> Table:
+def _sites(agreement: "Agreement", privacy: "PrivacyStatement", standings: "Mapping[str, Consent]") -> Table:
     """One line for each site: rows, neighbours, guarantee, noise, key, and whether it agrees."""
     way, rows = agreement.algorithm.way, sum(site.rows for site in agreement.sites)
     lines = []

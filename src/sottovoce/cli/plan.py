@@ -14,7 +14,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.settings import plain
 
 if TYPE_CHECKING:
-    from sottovoce.plan import Interval, Plan
+    from sottovoce.plan import Plan, PredictedInterval
     from sottovoce.privacy import Unit
     from sottovoce.problem.dataset import Dataset
     from sottovoce.problem.losses import Loss
@@ -247,7 +247,7 @@ def _show_forecast(made: "Plan", plot: Path | None) -> None:
         show(Code(f"sottovoce train {masked_options(made)}"))
 
 
-def _interval(interval: "Interval") -> str:
+def _interval(interval: "PredictedInterval") -> str:
     return f"{interval.mean:.3f} ({interval.low:.2f} to {interval.high:.2f})"
 
 

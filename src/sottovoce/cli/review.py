@@ -11,7 +11,7 @@ from sottovoce.errors import InputError
 
 if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
-    from sottovoce.files.schema.review import Question
+    from sottovoce.files.schema.review import ReviewQuestion
 
 _SHOWN = 6  # columns of a group, and values of a list, that a question shows
 _HELP = """y         all of this is public, or harmless: keep it
@@ -112,7 +112,7 @@ class _Work:
                 waiting, total, done = [*parts, *waiting], total + len(parts) - 1, done - 1
         self._conclude()
 
-    def _answer(self, question: "Question", count: str) -> str:
+    def _answer(self, question: "ReviewQuestion", count: str) -> str:
         """Ask until there is an answer, and do what it says."""
         show("", f"[{count}] {question.kind}: {_names(question)}")
         show(f"  {_found(question.found, _SHOWN)}")
@@ -128,7 +128,7 @@ class _Work:
             elif self._carry_out(question, answer):
                 return answer
 
-    def _carry_out(self, question: "Question", answer: str) -> bool:
+    def _carry_out(self, question: "ReviewQuestion", answer: str) -> bool:
         """Do what the answer says. False if it is refused: the reason is printed, and the question is asked again."""
         try:
             if answer == "y":
@@ -144,7 +144,7 @@ class _Work:
             return False
         return True
 
-    def _bound(self, question: "Question", answer: str) -> None:
+    def _bound(self, question: "ReviewQuestion", answer: str) -> None:
         """Set other bounds, and cut as many bins between them as there were; refuses columns without bounds."""
         from sottovoce.files.schema.columns import Ranged
         from sottovoce.files.schema.editing import with_column
@@ -170,7 +170,7 @@ class _Work:
         self._keep(text, schema)
         self._approve(question.entries)
 
-    def _delete(self, question: "Question") -> None:
+    def _delete(self, question: "ReviewQuestion") -> None:
         from sottovoce.files.schema.editing import without_column
 
         if question.kind == "label":
@@ -206,7 +206,7 @@ class _Work:
         show("All is reviewed." if not left else f"Left to review: {left}, with `sottovoce schema review`.")
 
 
-def _names(question: "Question") -> str:
+def _names(question: "ReviewQuestion") -> str:
     more = len(question.columns) - _SHOWN
     return ", ".join(question.columns[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 

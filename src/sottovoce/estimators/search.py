@@ -65,7 +65,7 @@ class Costs(NamedTuple):
     delta: float
 
 
-class Run(NamedTuple):
+class SearchRun(NamedTuple):
     """One fit and its noisy score. Runs are ordered by score; a random number decides between equals."""
 
     score: float  # -inf of a fit that failed: it is shown if all did
@@ -74,7 +74,7 @@ class Run(NamedTuple):
     outcome: _PrivateLinearModel | Exception
 
 
-class Data(NamedTuple):
+class SearchRows(NamedTuple):
     """The rows that every fit gets."""
 
     X: Any
@@ -172,14 +172,14 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             X, y, groups = X[kept], y[kept], people[kept]
             beside = {name: values[kept] for name, values in beside.items()}
         costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)
-        data = Data(X, y, sites, groups, beside)
+        data = SearchRows(X, y, sites, groups, beside)
         for message, category in self._rehearse(grid, costs, data):
             warnings.warn(message, category, stacklevel=2)
         accountant = training.accountant_of(self.accountant)
         if accountant is not None:
             accountant.spend(costs.event, unit)
         random, started = draws.random(), time.monotonic()
-        best: Run | None = None
+        best: SearchRun | None = None
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # as many as there are runs; those of settings were caught in the rehearsal
             for _ in range(repetitions(costs.event.runs, random)):
@@ -256,7 +256,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         assert isinstance(made, _PrivateLinearModel)
         return made
 
-    def _rehearse(self, grid: Sequence[Mapping[str, Any]], costs: Costs, data: Data) -> list[tuple[str, type[Warning]]]:
+    def _rehearse(
+        self, grid: Sequence[Mapping[str, Any]], costs: Costs, data: SearchRows
+    ) -> list[tuple[str, type[Warning]]]:
         """Try every candidate up to its charge, and return the warnings of all, each once. They do not depend on which
         candidates are drawn, so they say nothing of the number of runs.
         """
@@ -283,20 +285,20 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return [*found]
 
     def _run(
-        self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Data, unit: Unit
-    ) -> Run:
+        self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: SearchRows, unit: Unit
+    ) -> SearchRun:
         X, y, sites, groups, beside = data
         estimator = self._candidate(candidate, costs, seed)
         try:
             estimator.fit(X, y, sites=sites, groups=groups, **beside)
             scores = estimator.row_scores(X, y, **_exposure_argument(beside.get("exposure")))
         except Exception as error:  # whatever it is: to stop here would tell that this candidate was drawn
-            return Run(-math.inf, random.random(), candidate, error)
+            return SearchRun(-math.inf, random.random(), candidate, error)
         # The noise is made for scores between 0 and 1. A prediction that is no number is as wrong as can be.
         right = np.clip(np.where(np.isnan(scores), 0.0, scores), 0.0, 1.0)
         # One row moves the sum by at most 1, a person's by as many as they have, wherever those are.
         score = float(np.sum(right)) + random.normalvariate(0.0, unit.changed * unit.sites * costs.score_sigma)
-        return Run(score, random.random(), candidate, estimator.set_params(accountant=None))
+        return SearchRun(score, random.random(), candidate, estimator.set_params(accountant=None))
 
     def _statement(self, costs: Costs, best: _PrivateLinearModel) -> PrivacyStatement:
         # The epsilon of the search is judged; that of one fit is not a promise.

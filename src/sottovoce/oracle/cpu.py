@@ -40,7 +40,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
         )
 
     @cached_property
-    def _data(self) -> kernel.Data:
+    def _data(self) -> kernel.KernelRows:
         """Labels, caps, divisors and factors of the rows, as kernels read them."""
         most = np.finfo(self.dtype).max
         cap = np.full(len(self.sites.labels), most) if self._slope_cap is None else self._slope_cap[:, 0]
@@ -49,7 +49,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
         weights, shifts = (
             none if part is None else part.astype(self.dtype) for part in (factors.weights, factors.shifts)
         )
-        return kernel.Data(self.sites.rows.offsets, labels, cap, self.divisor.reshape(-1), weights, shifts)
+        return kernel.KernelRows(self.sites.rows.offsets, labels, cap, self.divisor.reshape(-1), weights, shifts)
 
     @cached_property
     def _panels(self) -> panels.Panels | None:
@@ -79,7 +79,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
             return Inner(*panels.noisy_steps(*few, self.loss, penalty, draws, *step, *models))
         return Inner(*kernel.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
 
-    def _draws(self, steps: Steps, first_step: int) -> kernel.Draws:
+    def _draws(self, steps: Steps, first_step: int) -> kernel.KernelDraws:
         """Noise and batch of the steps: a key if the kernel can draw by itself, else arrays."""
         k, noise, batch = steps.k, steps.noise, steps.batch
         given, weights = np.empty((0, 0, 0, 0), dtype=self.dtype), np.empty((0, 0, 0), dtype=self.dtype)
@@ -93,7 +93,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
             mode = kernel.GIVEN
             normals = [noise.normals(k, first_step + r) for r in range(len(steps.eta))]
             given = np.stack(normals).astype(self.dtype, copy=False)
-        return kernel.Draws(
+        return kernel.KernelDraws(
             mode, (steps.sigma * self.sensitivity(batch)).reshape(-1), np.uint64(key[0]), np.uint64(key[1]), k,
             first_step, *place, given, weights, self.spread(steps.tight, batch),
         )  # fmt: skip

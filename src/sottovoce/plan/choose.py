@@ -21,7 +21,7 @@ import numpy as np
 
 from sottovoce.algorithms.ipadmm import IPADMM, Schedule
 from sottovoce.arrays import Floats
-from sottovoce.plan.moments import Moments, moments
+from sottovoce.plan.moments import RunMoments, moments
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
 from sottovoce.privacy import ROW, Sampling, Unit, sigma_for
@@ -289,7 +289,7 @@ class Foreteller:
             found.append(excess)
         return math.exp(float(np.mean(np.log(np.maximum(found, 1e-12))))) if np.isfinite(found).all() else math.inf
 
-    def _moments(self, s: Setting, eta: Floats, problem: Surrogate, steep: float) -> Moments:
+    def _moments(self, s: Setting, eta: Floats, problem: Surrogate, steep: float) -> RunMoments:
         """Moments of the problem's modes, and of a last one of curvature `steep` that is only watched."""
         task = self.task
         return moments(

@@ -15,7 +15,7 @@ QUIETER = 0.8  # leaving sites out is advised if it takes the variance of the no
 
 
 @final
-class Kind(NamedTuple):
+class JoiningKind(NamedTuple):
     """A group of sites of about the same size."""
 
     rows: int  # at a middling one of them
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
 class Gain(NamedTuple):
     """Predicted mean losses for sites of one kind, together and alone, on the same tables."""
 
-    kind: Kind
+    kind: JoiningKind
     together: float
     alone: float
 
@@ -43,7 +43,7 @@ written_as(
 )
 
 
-def kinds(task: Task) -> tuple[Kind, ...]:
+def kinds(task: Task) -> tuple[JoiningKind, ...]:
     """The sites by size, largest first: each size where there are few, else the largest and slices of equal ratio."""
     sizes = np.asarray(task.sizes, dtype=np.float64)
     different = np.unique(sizes)
@@ -54,11 +54,11 @@ def kinds(task: Task) -> tuple[Kind, ...]:
         cuts = rest[-1] * np.arange(1, MOST_KINDS - 1) / (MOST_KINDS - 1)
         group = np.searchsorted(cuts, np.log(sizes / different[0]), side="right")
         group[sizes == different[-1]] = MOST_KINDS
-    found = list[Kind]()
+    found = list[JoiningKind]()
     for number in np.unique(group)[::-1]:
         members = np.flatnonzero(group == number)
         rows = sorted(task.sizes[i] for i in members)
-        found.append(Kind(rows[len(rows) // 2], len(rows), float(task.importance[members].sum()) / task.n))
+        found.append(JoiningKind(rows[len(rows) // 2], len(rows), float(task.importance[members].sum()) / task.n))
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ from numba import njit
 from sottovoce.arrays import Floats
 
 
-class Moments(NamedTuple):
+class RunMoments(NamedTuple):
     """Means and variances of the models after the last round."""
 
     bias: Floats  # (modes,) mean of W - w* along every eigenvector of H
@@ -63,7 +63,7 @@ def moments(
     eta: Floats,
     variance: float,
     blur: Blur = NO_BLUR,
-) -> Moments:
+) -> RunMoments:
     """Means and variances of the models after the last round, by the recursions above.
 
     Args:
@@ -86,7 +86,7 @@ def moments(
         curvatures, h_felt, felt, optimum, laplacian, multiplicity / nodes, float(degree), nodes, rounds, local_steps,
         rho, eta, variance, blur.tau, blur.kappa,
     )  # fmt: skip
-    return Moments(*found)
+    return RunMoments(*found)
 
 
 def _felt(energy: Floats, curvatures: Floats) -> tuple[Floats, Floats]:

@@ -16,7 +16,7 @@ from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.plan import predict, speaking
 from sottovoce.plan.choose import Setting, Task, as_algorithm, batch_for, choose, choose_weights
 from sottovoce.plan.joining import Gain, advice, kinds
-from sottovoce.plan.predict import Interval, Outcome, Progress
+from sottovoce.plan.predict import PredictedInterval, Prediction, Progress
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
 from sottovoce.privacy import ROW, Unit
@@ -59,21 +59,21 @@ class Plan:
         return as_algorithm(self.task, self.setting)
 
     @cached_property
-    def predicted(self) -> Outcome:
+    def predicted(self) -> Prediction:
         """Mean loss of joining, in both ways, of a single site's model, of training alone and of no model, with 90 %
         intervals.
         """
         return self._outcome(self.task, self.setting)
 
     @cached_property
-    def trade_off(self) -> tuple[Outcome, ...]:
+    def trade_off(self) -> tuple[Prediction, ...]:
         """Predicted losses over a range of epsilons, each with a plan of its own.
 
         Who may spend more could always spend less, so a larger epsilon is never predicted to do worse: where
         simulation noise says otherwise, the better outcome of the smaller epsilon stands.
         """
         epsilons = sorted({*EPSILONS, self.task.epsilon} - {math.inf})
-        found: list[Outcome] = []
+        found: list[Prediction] = []
         for done, epsilon in enumerate(epsilons):
             if self.progress is not None:
                 self.progress(done, len(epsilons))
@@ -85,7 +85,7 @@ class Plan:
     def _setting_of(self, task: Task) -> Setting:
         return _choose(task, self.stand_in)
 
-    def _outcome(self, task: Task, setting: Setting) -> Outcome:
+    def _outcome(self, task: Task, setting: Setting) -> Prediction:
         data = predict.tables(task, self.stand_in)
         joined, single = predict.risks(task, as_algorithm(task, setting), data)
         sums = predict.masked(task, self.colluding) if task.n > 1 else None
@@ -93,7 +93,7 @@ class Plan:
         lonely = predict.risk_alone(predict.alone(task), self._setting_of, data)
         nothing = np.array([predict.no_model(one, task.loss) for one in data])
         own = [predict.interval(values) for values in (joined, single, lonely)]
-        return Outcome(task.epsilon, own[0], own[1], own[2], summed, predict.interval(nothing))
+        return Prediction(task.epsilon, own[0], own[1], own[2], summed, predict.interval(nothing))
 
     @cached_property
     def gains(self) -> tuple[Gain, ...]:
@@ -259,16 +259,16 @@ def _choose(task: Task, stand_in: Dataset | None) -> Setting:
     return _KEPT[key]
 
 
-def _no_worse(found: Outcome, smaller: Outcome | None) -> Outcome:
+def _no_worse(found: Prediction, smaller: Prediction | None) -> Prediction:
     if smaller is None:
         return found
 
-    def less(a: Interval, b: Interval) -> Interval:
+    def less(a: PredictedInterval, b: PredictedInterval) -> PredictedInterval:
         return min(a, b, key=lambda interval: interval.mean)
 
     sums = None if found.masked is None or smaller.masked is None else less(found.masked, smaller.masked)
     joined, single = less(found.joined, smaller.joined), less(found.single, smaller.single)
-    return Outcome(found.epsilon, joined, single, less(found.alone, smaller.alone), sums, found.nothing)
+    return Prediction(found.epsilon, joined, single, less(found.alone, smaller.alone), sums, found.nothing)
 
 
 def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:

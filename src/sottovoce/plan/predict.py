@@ -37,7 +37,7 @@ ROWS, ROWS_PER_COLUMN, MOST_ROWS = 3000, 30, 6000  # of each of these; more for 
 Progress: TypeAlias = Callable[[int, int], None]
 
 
-class Interval(NamedTuple):
+class PredictedInterval(NamedTuple):
     """A mean, and a 90 % prediction interval for one more table."""
 
     mean: float
@@ -45,18 +45,18 @@ class Interval(NamedTuple):
     high: float
 
 
-class Outcome(NamedTuple):
+class Prediction(NamedTuple):
     """Predicted mean losses at one epsilon."""
 
     epsilon: float
-    joined: Interval  # of the consensus, each site with noise of its own
-    single: Interval  # of one site's own last model after joining so
-    alone: Interval  # of a model that one site of middling size trains on its own rows, at the same epsilon
-    masked: Interval | None  # of masked sums; None where they cannot be had
-    nothing: Interval  # of no model: always the same answer, the best there is
+    joined: PredictedInterval  # of the consensus, each site with noise of its own
+    single: PredictedInterval  # of one site's own last model after joining so
+    alone: PredictedInterval  # of a model that one site of middling size trains on its own rows, at the same epsilon
+    masked: PredictedInterval | None  # of masked sums; None where they cannot be had
+    nothing: PredictedInterval  # of no model: always the same answer, the best there is
 
     @property
-    def together(self) -> Interval:
+    def together(self) -> PredictedInterval:
         """The smaller predicted loss of the two ways of joining."""
         return self.joined if self.masked is None else min(self.joined, self.masked, key=lambda way: way.mean)
 
@@ -154,11 +154,11 @@ def no_model(data: Dataset, loss: Loss) -> float:
     return float(minimize_scalar(mean, bounds=(-12.0, 12.0), method="bounded").fun)
 
 
-def interval(values: Array) -> Interval:
+def interval(values: Array) -> PredictedInterval:
     """Mean and 90 % prediction interval of losses, one from each table."""
     mean, count = float(np.mean(values)), len(values)
     logs = np.log(np.maximum(values, 1e-12))
     reach = float(stdtrit(count - 1, (1 + LEVEL) / 2)) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / count)
     middle = float(logs.mean())
     low, high = max(middle - reach, logs.min() - math.log(BEYOND)), min(middle + reach, logs.max() + math.log(BEYOND))
-    return Interval(mean, min(mean, math.exp(low)), max(mean, math.exp(high)))
+    return PredictedInterval(mean, min(mean, math.exp(low)), max(mean, math.exp(high)))

@@ -2,12 +2,12 @@
 
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.plan.choose import Task
-from sottovoce.plan.predict import Outcome, masked
+from sottovoce.plan.predict import Prediction, masked
 
 LOCAL = "Local noise: every message is private by itself, whoever looks on and whoever colludes"
 
 
-def advice(task: Task, predicted: Outcome, colluding: int | None) -> str:
+def advice(task: Task, predicted: Prediction, colluding: int | None) -> str:
     """Sentences that compare local noise with masked sums and advise one of them."""
     local, sums = predicted.joined.mean, predicted.masked
     if task.n == 1:

@@ -48,7 +48,7 @@ class Trace(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Network:
+class NetworkModel:
     """Latency, bandwidth and speed of the sites' lines and machines.
 
     Args:
@@ -81,7 +81,7 @@ class Network:
             expect(rising, f"spans of time in rising order for away of node {node}", away=trace.away)
 
     @classmethod
-    def read(cls, text: str) -> "Network":
+    def read(cls, text: str) -> "NetworkModel":
         """Read latency=50ms,bandwidth=10Mbit,compute=20ms,overhead=300, or the TOML file of that name."""
         if "=" in text:
             parts = [part.partition("=") for part in text.split(",")]
@@ -214,7 +214,7 @@ class _Text:
     sites: tuple[_Site, ...] = field(default=())
 
 
-def _network(text: _Text) -> Network:
+def _network(text: _Text) -> NetworkModel:
     traces = {
         node: Trace(
             site.speed, None if site.bandwidth is None else quantity(site.bandwidth, _BITS, "10Mbit"), site.away
@@ -224,7 +224,7 @@ def _network(text: _Text) -> Network:
     }
     named = sum(len(site.nodes) for site in text.sites)
     expect(len(traces) == named, "every node in one table of sites at most", nodes=named)
-    return Network(
+    return NetworkModel(
         quantity(text.latency, _SECONDS, "50ms"), quantity(text.bandwidth, _BITS, "10Mbit"),
         quantity(text.compute, _SECONDS, "20ms"), text.overhead, tuple(sorted(traces.items())),
     )  # fmt: skip

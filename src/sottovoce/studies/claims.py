@@ -12,17 +12,17 @@ import numpy as np
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.studies.panels import Panel, Point, StudySize
+from sottovoce.studies.panels import Panel, PanelPoint, StudySize
 from sottovoce.studies.statistics import paired, unsteadiness, welch
-from sottovoce.studies.verdict import Claim, Comparison, comparison_of, judge, parts, trend
+from sottovoce.studies.verdict import Comparison, PaperClaim, comparison_of, judge, parts, trend
 
 Panels: TypeAlias = Mapping[str, Panel]
-Value: TypeAlias = Callable[[Point], Floats]
+Value: TypeAlias = Callable[[PanelPoint], Floats]
 # The paper shows last broadcasts; the theorem is about averages.
 JUDGED, OTHERS = "last", ("average", "consensus")
 
 
-def all_claims(panels: Panels, scale: StudySize) -> list[Claim]:
+def all_claims(panels: Panels, scale: StudySize) -> list[PaperClaim]:
     """Every claim whose figures are there, judged by each node's last broadcast, as the figures are.
 
     The verdicts by the other outputs stand beside it: which model a node takes in the end changes some of them.
@@ -34,15 +34,15 @@ def all_claims(panels: Panels, scale: StudySize) -> list[Claim]:
     ]
 
 
-def _claims(panels: Panels, scale: StudySize, column: str) -> list[Claim]:
+def _claims(panels: Panels, scale: StudySize, column: str) -> list[PaperClaim]:
     """All claims whose figures are there, judged by one column of scores."""
-    found: list[Claim] = []
+    found: list[PaperClaim] = []
 
-    def final(point: Point) -> Floats:
+    def final(point: PanelPoint) -> Floats:
         assert point.result is not None
         return point.result.final(column)
 
-    def unsteady(point: Point) -> Floats:
+    def unsteady(point: PanelPoint) -> Floats:
         assert point.result is not None
         return unsteadiness(point.result.curve(column)[1], scale.late)
 
@@ -68,7 +68,7 @@ def _claims(panels: Panels, scale: StudySize, column: str) -> list[Claim]:
     return found
 
 
-def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
+def _trend(symbol: str, text: str, panel: Panel, value: Value) -> PaperClaim:
     """A claim that the risk falls along x, for each line of the panel."""
     comparisons = []
     for series in dict.fromkeys(point.series for point in panel.measured()):
@@ -84,7 +84,7 @@ def _contest(
     panel: Panel,
     value: Value,
     source: str = "paper",
-) -> Claim:
+) -> PaperClaim:
     """A claim that IPADMM is below each rival, facet by facet.
 
     Args:
@@ -113,7 +113,7 @@ def _contest(
     return judge(name, text, comparisons, source=source, untested=untested)
 
 
-def _choices(panel: Panel, value: Value) -> list[Claim]:
+def _choices(panel: Panel, value: Value) -> list[PaperClaim]:
     """The two claims about where this library differs from the printed algorithm; runs share their noise, so tests are
     paired.
     """

@@ -126,7 +126,7 @@ def _unwritable(out: Path, error: OSError) -> InputError:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RunFolder:
     """A folder that a run has left, read back."""
 
     config: str
@@ -137,7 +137,7 @@ class Run:
     evaluation: PrivateEvaluation | None = None  # None if there is none
 
 
-def read(folder: Path) -> Run:
+def read(folder: Path) -> RunFolder:
     """Read a run folder; anything that is missing or damaged is named."""
     name = "."
     try:
@@ -154,7 +154,7 @@ def read(folder: Path) -> Run:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"Expected a folder of sottovoce train --out, got {str(folder)!r}: {name}: {why}.") from error
     model = models.load(folder / "model.safetensors")
-    return Run(config, summary, history, sites, model, _evaluation(folder / FILE, model))
+    return RunFolder(config, summary, history, sites, model, _evaluation(folder / FILE, model))
 
 
 def _evaluation(place: Path, model: Model) -> PrivateEvaluation | None:

@@ -18,7 +18,7 @@ FORM_WORDS = {"fair": "fair", "published": "as published"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class PanelPoint:
     """One cell and where it belongs: in which part of the figure, on which line, at which x."""
 
     facet: str
@@ -52,7 +52,7 @@ class Panel:
     caption: str
     xlabel: str
     shape: Shape
-    points: list[Point] = field(default_factory=list)
+    points: list[PanelPoint] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     log_x: bool = False
     cut_at: float | None = None  # of the largest final mean: where early spikes would hide the rest
@@ -63,7 +63,7 @@ class Panel:
         """The cells of all points."""
         return [point.cell for point in self.points]
 
-    def measured(self) -> list[Point]:
+    def measured(self) -> list[PanelPoint]:
         """The points that have a result."""
         return [point for point in self.points if point.result is not None]
 
@@ -184,7 +184,7 @@ def add_point(
         panel.note(f"{line.label}, {FORM_WORDS[form]}, epsilon {epsilon:g}: refused ({error})")
         return
     panel.points.append(
-        Point(
+        PanelPoint(
             facet=facet,
             series=series or line.label,
             x=x,

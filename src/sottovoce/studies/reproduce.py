@@ -17,7 +17,7 @@ from sottovoce.studies.claims import all_claims
 from sottovoce.studies.panels import FULL, QUICK, Panel, StudySize
 from sottovoce.studies.store import CellStore, ProgressWatcher, Runner
 from sottovoce.studies.suite import PANELS
-from sottovoce.studies.verdict import Claim
+from sottovoce.studies.verdict import PaperClaim
 
 TUNED = "fig3b"
 # In the order of the report.
@@ -31,7 +31,7 @@ class Study:
 
     title: str
     panels: dict[str, Panel]
-    claims: list[Claim]
+    claims: list[PaperClaim]
     quick: bool
     runs: int
     command: str

@@ -13,7 +13,7 @@ import numpy as np
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.studies.cells import Cell, ProblemSpec
-from sottovoce.studies.panels import Panel, Point, StudySize, add_point, in_group
+from sottovoce.studies.panels import Panel, PanelPoint, StudySize, add_point, in_group
 from sottovoce.studies.store import Runner
 from sottovoce.studies.suite import EPSILONS, setting
 
@@ -51,7 +51,7 @@ def contestants(scale: StudySize) -> list[Contestant]:
     return found
 
 
-def trials(scale: StudySize, contestant: Contestant, panel: Panel) -> list[Point]:
+def trials(scale: StudySize, contestant: Contestant, panel: Panel) -> list[PanelPoint]:
     """The points of a contestant's grid, with few runs each."""
     few = replace(scale, runs=scale.tuning_runs)
     tried = Panel(name="tuning", title="", caption="", xlabel="", shape="categories")
@@ -85,10 +85,10 @@ def figure_3b(scale: StudySize) -> Panel:
     )
 
 
-def best(tried: Iterable[Point]) -> Point | None:
+def best(tried: Iterable[PanelPoint]) -> PanelPoint | None:
     """The trial of least mean risk; one that overflowed is never the best."""
 
-    def risk(point: Point) -> float:
+    def risk(point: PanelPoint) -> float:
         assert point.result is not None
         mean = float(np.mean(point.result.final("risk_last")))
         return mean if math.isfinite(mean) else math.inf
@@ -96,7 +96,9 @@ def best(tried: Iterable[Point]) -> Point | None:
     return min((point for point in tried if point.result is not None), key=risk, default=None)
 
 
-def plan_trials(scale: StudySize, panel: Panel, entered: Sequence[Contestant]) -> tuple[list[list[Point]], list[Cell]]:
+def plan_trials(
+    scale: StudySize, panel: Panel, entered: Sequence[Contestant]
+) -> tuple[list[list[PanelPoint]], list[Cell]]:
     """The trials of all contestants, and cells that stand for the runs that will judge the chosen settings, so that the
     total work is known ahead.
     """

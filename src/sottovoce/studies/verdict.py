@@ -44,7 +44,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class PaperClaim:
     """A claim and what came of it.
 
     Args:
@@ -111,7 +111,7 @@ def judge(
     *,
     source: str = "paper",
     untested: Sequence[tuple[str, str]] = (),
-) -> Claim:
+) -> PaperClaim:
     """Correct, decide every comparison, and apply the rule."""
     family = list(comparisons)
     forward, backward = holm([c.p for c in family]), holm([c.p_reverse for c in family])
@@ -125,13 +125,13 @@ def judge(
         for c, p, reverse in zip(family, forward, backward, strict=True)
     )
     verdict, condition = _verdict(decided)
-    return Claim(
+    return PaperClaim(
         name=name, text=text, source=source, verdict=verdict, condition=condition, comparisons=decided,
         untested=tuple(untested),
     )  # fmt: skip
 
 
-def parts(claim: Claim, text: str) -> list[Claim]:
+def parts(claim: PaperClaim, text: str) -> list[PaperClaim]:
     """The claim against each opponent alone; `text` names it with {}. The correction stays that of the whole family."""
     found = []
     for against in dict.fromkeys(c.against for c in claim.comparisons):

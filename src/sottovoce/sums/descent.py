@@ -30,7 +30,7 @@ import numpy as np
 from sottovoce.arrays import Array, Floats
 from sottovoce.oracle.plain import whole
 from sottovoce.problem.losses import Loss
-from sottovoce.sums.evaluating import Evaluation
+from sottovoce.sums.evaluating import OpenedEvaluation
 from sottovoce.sums.inference import Evidence
 from sottovoce.sums.program import Ask, Known, Opened, Program
 from sottovoce.sums.questions import DiagonalMoments, Gradient, Moments
@@ -57,7 +57,7 @@ class Fit(NamedTuple):
     average: Floats  # (d, runs) mean of the models so far
     last: Floats  # (d, runs) the model
     evidence: tuple[Evidence, ...] = ()  # of each run, what coefficients are inferred from
-    evaluation: Evaluation | None = None
+    evaluation: OpenedEvaluation | None = None
 
 
 class Descent(NamedTuple):

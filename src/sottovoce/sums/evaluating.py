@@ -24,7 +24,7 @@ from sottovoce.sums.program import Ask, AtPoint, Known, Opened, Program, Questio
 from sottovoce.tally.bins import Bins
 from sottovoce.tally.evaluation import COUNTED_ALIKE, Tallied, ask, counting
 from sottovoce.tally.questions import FURTHEST, PLACING, Numbers
-from sottovoce.tally.questions import Question as Scoring
+from sottovoce.tally.questions import ScoreQuestion as Scoring
 from sottovoce.tally.release import FIRST
 
 # Bins, at most. A simulation draws as many vectors of noise as a sum has numbers, if there is one feature: below 4096.
@@ -64,19 +64,19 @@ def dealt(share: float) -> tuple[float, float]:
     return share * FIRST, share * (1 - FIRST)
 
 
-def judge(loss: Loss, known: Known, w: Floats, so_far: Any) -> Program["Evaluation"]:
+def judge(loss: Loss, known: Known, w: Floats, so_far: Any) -> Program["OpenedEvaluation"]:
     """Open two sums about the model w, (d, runs): the last two lines of the schedule."""
     first, second = known.noise[-2:]
     moved = moved_by(loss)
     noise = first * moved[0], second * moved[1]
-    placed = yield Ask(Places(w, loss=loss, noise=noise, changed=known.changed, data_norm=known.data_norm), so_far)
-    counted = yield Ask(Counts(placed.question, placed.value, placed.rows), so_far)
-    return Evaluation(counted.question, counted)
+    placed = yield Ask(ScorePlaces(w, loss=loss, noise=noise, changed=known.changed, data_norm=known.data_norm), so_far)
+    counted = yield Ask(ScoreCounts(placed.question, placed.value, placed.rows), so_far)
+    return OpenedEvaluation(counted.question, counted)
 
 
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Places(AtPoint):
+class ScorePlaces(AtPoint):
     """How many rows have a score of the model in each of many narrow cells.
 
     Args:
@@ -111,7 +111,7 @@ class Places(AtPoint):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Counts(Question):
+class ScoreCounts(Question):
     """Counts of scores by label, or sums of clipped errors, in bins that the first sum says.
 
     Args:
@@ -120,7 +120,7 @@ class Counts(Question):
         placed_rows: how many rows that was over.
     """
 
-    places: Places
+    places: ScorePlaces
     placed: Floats
     placed_rows: int
 
@@ -129,7 +129,7 @@ class Counts(Question):
         # Without the first sum, of which all sites read the same bits.
         return self.places.point
 
-    def at(self, point: Floats) -> "Counts":
+    def at(self, point: Floats) -> "ScoreCounts":
         return replace(self, places=self.places.at(point))
 
     def of(self, site: Oracle, rows: int) -> Floats:  # noqa: ARG002
@@ -148,10 +148,10 @@ class Counts(Question):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class OpenedEvaluation:
     """The two opened sums about a model, from which everyone reads how good it is."""
 
-    question: Counts
+    question: ScoreCounts
     counted: Opened
 
     def tallied(self, unit: float) -> tuple[Tallied, ...]:

@@ -16,7 +16,7 @@ from sottovoce.tally.questions import (
     Calibrated,
     Curve,
     Numbers,
-    Question,
+    ScoreQuestion,
     SeveralClasses,
     TwoClasses,
 )
@@ -30,7 +30,7 @@ __all__ = [
     "Interval",
     "Numbers",
     "PrivateEvaluation",
-    "Question",
+    "ScoreQuestion",
     "SeveralClasses",
     "Terms",
     "TwoClasses",

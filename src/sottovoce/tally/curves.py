@@ -12,13 +12,13 @@ from math import sqrt
 import numpy as np
 
 from sottovoce.arrays import Floats
-from sottovoce.tally.intervals import Cells, Interval, Z, ratio
+from sottovoce.tally.intervals import Interval, ScoreCells, Z, ratio
 
 CLEAR = 10.0  # how many times their noise the positive rows must be, for average precision to be given
 _PARTS = 8  # of each bin
 
 
-def auc(cells: Cells, mixed: Floats, unresolved: Floats) -> Interval:
+def auc(cells: ScoreCells, mixed: Floats, unresolved: Floats) -> Interval:
     """The chance that a positive row has a higher score than another one: all theta with (U - theta P N)^2 <= z^2 var.
     U is a product of counts, so its variance has a term of the noise's own square.
 
@@ -79,7 +79,7 @@ def _slopes(matrix: Floats, counts: Floats) -> Floats:
     return moves
 
 
-def average_precision(cells: Cells, mixed: Floats, unresolved: Floats) -> Interval:
+def average_precision(cells: ScoreCells, mixed: Floats, unresolved: Floats) -> Interval:
     """Mean precision over the positive rows, each at the threshold that finds it.
 
     By a bootstrap from the likely counts, its percentiles and its spread, whichever reaches further. Precision among

@@ -19,7 +19,7 @@ from sottovoce.tally.questions import (
     PLACING,
     Answer,
     Numbers,
-    Question,
+    ScoreQuestion,
     SeveralClasses,
     TwoClasses,
 )
@@ -101,7 +101,7 @@ written(PrivateEvaluation, *_KEYS)
 class Tallied(NamedTuple):
     """A question, and the answer that two noisy sums gave."""
 
-    question: Question
+    question: ScoreQuestion
     answer: Answer
 
     def kept(
@@ -126,7 +126,7 @@ def counting(loss: Loss) -> float:
 def question_for(
     loss: Loss, rows: int, terms: Terms, *, reach: float = FURTHEST, centre: float = 0.0,
     threshold: float | None = None, width: float | None = None,
-) -> Question:  # fmt: skip
+) -> ScoreQuestion:  # fmt: skip
     """The question about a model of this loss, with the noise of `terms`. The other arguments are those of `ask`."""
     noise = terms.std(1, PLACING), terms.std(2, counting(loss))
     return ask(loss, rows, noise, reach=reach, centre=centre, threshold=threshold, width=width)
@@ -135,7 +135,7 @@ def question_for(
 def ask(
     loss: Loss, rows: int, noise: tuple[float, float], *, reach: float = FURTHEST, centre: float = 0.0,
     threshold: float | None = None, width: float | None = None, most_bins: int = MOST,
-) -> Question:  # fmt: skip
+) -> ScoreQuestion:  # fmt: skip
     """The question about a model of this loss, from public numbers.
 
     Args:

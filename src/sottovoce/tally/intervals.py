@@ -50,7 +50,7 @@ def nearest_counts(noisy: Floats, total: float) -> Floats:
 
 
 @final
-class Cells:
+class ScoreCells:
     """Noisy counts of cells, with every row in exactly one of them.
 
     Args:

@@ -29,7 +29,7 @@ from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.tally import curves
 from sottovoce.tally.bins import Bins, cells_of, edges_at, histogram, order_within, scores_in
-from sottovoce.tally.intervals import Cells, Interval, Z, mean, nearest_counts
+from sottovoce.tally.intervals import Interval, ScoreCells, Z, mean, nearest_counts
 
 CERTAIN = 4.0  # times the noise: of some dozens of borders one gets there by chance less than once in a thousand times
 FURTHEST = 12.0  # log-odds that hardly any model goes beyond: as a probability, 6e-6
@@ -90,7 +90,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Question(ABC):
+class ScoreQuestion(ABC):
     """A question about a model, in terms of public numbers. Abstract.
 
     Args:
@@ -146,7 +146,7 @@ class Question(ABC):
 
 
 def _calibration(
-    question: Question, placed: Bins, cells: Cells, hits: Floats, low: float, tilt: float = 0.0
+    question: ScoreQuestion, placed: Bins, cells: ScoreCells, hits: Floats, low: float, tilt: float = 0.0
 ) -> tuple[Calibrated, ...]:
     """A calibration curve of about ten groups of equal size, each of neighbouring bins.
 
@@ -189,7 +189,7 @@ def _calibration(
 
 @final
 @dataclass(frozen=True)
-class TwoClasses(Question):
+class TwoClasses(ScoreQuestion):
     """The question about one output z, whose size decides between two classes.
 
     Args:
@@ -263,7 +263,7 @@ class TwoClasses(Question):
 
     def answer(self, placed: Bins, noisy: Floats, std: float) -> Answer:
         """Accuracy, recall, precision and specificity at the threshold, AUC, average precision, ROC and calibration."""
-        cells = Cells(noisy, std, self.rows)
+        cells = ScoreCells(noisy, std, self.rows)
         mixed, unresolved = order_within(self.borders, placed, self.placing)
         positive = np.tile([0.0, 1.0], len(noisy) // 2)
         bins, at = np.arange(len(noisy)) // 2, int(np.searchsorted(placed.edges, self.threshold)) + 1
@@ -271,7 +271,7 @@ class TwoClasses(Question):
         right = called * positive + (1 - called) * (1 - positive)
         everyone, prevalence = np.ones(len(noisy)), cells.share(positive, np.ones(len(noisy)))
         rarer = positive if (prevalence.value or 0.0) <= 0.5 else 1 - positive
-        turned = Cells(cells.counts[::-1], cells.std, cells.rows)  # with the other class as the positive one
+        turned = ScoreCells(cells.counts[::-1], cells.std, cells.rows)  # with the other class as the positive one
         figures = {
             "accuracy": cells.share(right, everyone),
             "majority": prevalence if rarer is not positive else cells.share(1 - positive, everyone),
@@ -308,7 +308,7 @@ class TwoClasses(Question):
 
 @final
 @dataclass(frozen=True)
-class SeveralClasses(Question):
+class SeveralClasses(ScoreQuestion):
     """The question about one output for each class, of which the largest decides."""
 
     classes: int = 3
@@ -362,7 +362,7 @@ class SeveralClasses(Question):
     def answer(self, placed: Bins, noisy: Floats, std: float) -> Answer:
         """Accuracy, recall and precision of every class, the matrix, and calibration of the decided class."""
         k = self.classes
-        matrix, by_bin = Cells(noisy[: k * k], std, self.rows), Cells(noisy[k * k :], std, self.rows)
+        matrix, by_bin = ScoreCells(noisy[: k * k], std, self.rows), ScoreCells(noisy[k * k :], std, self.rows)
         right = np.tile([0.0, 1.0], by_bin.size // 2)
         cell = np.eye(k * k).reshape(k, k, -1)
         rows = [cell[c].sum(axis=0) for c in range(k)]
@@ -387,7 +387,7 @@ class SeveralClasses(Question):
 
 @final
 @dataclass(frozen=True)
-class Numbers(Question):
+class Numbers(ScoreQuestion):
     """The question about predictions of a number.
 
     Args:

@@ -25,7 +25,7 @@ from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import assumed, expect_members, shares_left, table_of
 from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
 from sottovoce.privacy.unit import ROW, Unit
-from sottovoce.tally.questions import PLACING, Answer, Question
+from sottovoce.tally.questions import PLACING, Answer, ScoreQuestion
 
 FIRST = 0.15  # of mu^2 goes to placing the bins, the rest to what is counted in them
 MOST_NUMBERS = 2**20  # in a sum
@@ -154,7 +154,7 @@ class Terms:
 
 
 def evaluate(
-    question: Question, terms: Terms, z: Floats, labels: Floats,
+    question: ScoreQuestion, terms: Terms, z: Floats, labels: Floats,
     charge: Callable[[PrivacyStatement], None] | None = None, words: WordStream | None = None,
 ) -> Answer:  # fmt: skip
     """Answer the question from all rows, held here, with exact noise from the operating system's cryptographic source.

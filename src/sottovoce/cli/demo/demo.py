@@ -134,7 +134,7 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
     for name in NAMES:
         keys[name] = SigningKey.generate()
         keys[name].save(out / name / "signing.pem")
-    wishes = draft.Draft(
+    wishes = draft.AgreementDraft(
         name="Demonstration on Adult", schema=str(schema), epsilon=EPSILON, delta=DELTA, rounds=rounds, policy="stop",
         wait_seconds=WAIT, site=tuple(f"{name}={keys[name].public}:{sizes[name]}" for name in NAMES),
     )  # fmt: skip

@@ -49,7 +49,7 @@ class Simulated:
 
 @final
 @dataclass(frozen=True)
-class Scores:
+class DemoScores:
     """Scores of all sites' models, of simulated runs, and of no model."""
 
     sites: tuple[SiteScore, ...]
@@ -63,7 +63,7 @@ class Scores:
         return float(np.mean([site.accuracy for site in self.sites]))
 
 
-written(Scores, "accuracy", ...)
+written(DemoScores, "accuracy", ...)
 
 
 @final
@@ -75,7 +75,7 @@ class Trial:
     out: Path
     agreement: Agreement
     seconds: float  # from the start of the sites to their models
-    scores: Scores
+    scores: DemoScores
 
     @property
     def rounds(self) -> int:
@@ -104,7 +104,9 @@ def as_json(out: Path, trials: Sequence[Trial], seconds: float) -> dict[str, Any
     return {**ways[0], **about} if len(ways) == 1 else {**about, "ways": ways}
 
 
-def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, Path], test: Path, runs: int) -> Scores:
+def score(
+    agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, Path], test: Path, runs: int
+) -> DemoScores:
     """Score every site's model file, and simulated runs on the sites' rows, on the test file."""
     schema = agreement.encoding
     assert schema is not None
@@ -133,7 +135,7 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
     by_run = mean_scores(solved.test_site, means).accuracy
     simulated = Simulated(runs, float(by_run.mean()), float(by_run.std(ddof=1)))
     majority = float(max(right.mean(), 1 - right.mean()))
-    return Scores(scored, simulated, majority, len(right))
+    return DemoScores(scored, simulated, majority, len(right))
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def _assumption(trial: Trial) -> str:
     return f"Epsilon of {trial.way}: against the server and {counted(assumed, 'colluding site')}."
 
 
-def _by_site(scores: Scores) -> Table:
+def _by_site(scores: DemoScores) -> Table:
     """One line for each site."""
     rows = [
         (

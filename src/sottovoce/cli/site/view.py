@@ -17,7 +17,7 @@ from rich.text import Text
 from sottovoce.cli.output import show
 from sottovoce.document import Table as Columns
 from sottovoce.federation.site import events
-from sottovoce.federation.site.events import Facts, Reminders, SiteEvent, Spending, Watcher, say
+from sottovoce.federation.site.events import Reminders, RunFacts, SiteEvent, Spending, Watcher, say
 from sottovoce.numerals import exactly, up
 from sottovoce.privacy.observers import against
 
@@ -62,7 +62,7 @@ def _news(event: SiteEvent) -> str:
 class _Clock:
     """Estimate of the time left, from the rounds of this process."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: RunFacts) -> None:
         self._begun, self._first, self._rounds = monotonic(), facts.done, facts.rounds
         self.done = facts.done
 
@@ -77,7 +77,7 @@ class View(Watcher):
     """Table of where the run is, drawn anew a few times a second."""
 
     def __init__(self) -> None:
-        self._facts: Facts | None = None
+        self._facts: RunFacts | None = None
         self._clock: _Clock | None = None
         self._spending: Spending | None = None
         self._doing = "getting ready"
@@ -140,7 +140,7 @@ class View(Watcher):
         return Text(away(words, None if until is None else max(until - monotonic(), 0.0)), style="yellow")
 
 
-def spent(facts: Facts, spending: Spending) -> str:
+def spent(facts: RunFacts, spending: Spending) -> str:
     """What the rows' ledger has reserved for all runs, and the promise of this run, in words."""
     return (
         f"{up(spending.spent)} of {exactly(spending.cap)} reserved in the ledger, at delta "
@@ -181,7 +181,7 @@ class PlainLines(Watcher):
     """Plain lines at the start, at the end, at every tenth of the way, and when something is the matter."""
 
     def __init__(self) -> None:
-        self._facts: Facts | None = None
+        self._facts: RunFacts | None = None
         self._clock: _Clock | None = None
         self._reminders = Reminders(_LATE)
 

@@ -11,7 +11,7 @@ import typer
 from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
-    from sottovoce.cli.watch.page import Terms
+    from sottovoce.cli.watch.page import PageTerms
     from sottovoce.cli.watch.story import SiteStory
 
 LOG, AGREEMENT = "site.log", "federation.toml"
@@ -61,7 +61,7 @@ def _watch(logs: Sequence[Path], federation: Path | None, port: int, out: Path |
     from sottovoce.settings.disk import writable, write_whole
 
     expect(0 <= port <= 65535, "0 <= port <= 65535", port=port)
-    with closing(Watched(logs, None if federation is None else read_terms(federation))) as watched:
+    with closing(WatchedSite(logs, None if federation is None else read_terms(federation))) as watched:
         if not once and out is None:
             with ending_gently():
                 _serve(watched, port)
@@ -75,12 +75,12 @@ def _watch(logs: Sequence[Path], federation: Path | None, port: int, out: Path |
                 write_whole(out, page.encode())
 
 
-def _serve(watched: "Watched", port: int) -> None:
+def _serve(watched: "WatchedSite", port: int) -> None:
     """Serve the page until Ctrl-C; refuses a port that is not free."""
-    from sottovoce.cli.watch.serving import Board, PageServer, serving
+    from sottovoce.cli.watch.serving import LivePage, PageServer, serving
 
     try:
-        server = PageServer(port, lambda: watched.page(live=True), Board(watched.parts()))
+        server = PageServer(port, lambda: watched.page(live=True), LivePage(watched.parts()))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"Expected a port that is free, got port={port}: {reason}. Leave --port out.") from None
@@ -96,10 +96,10 @@ def _serve(watched: "Watched", port: int) -> None:
 
 
 @final
-class Watched:
+class WatchedSite:
     """Logs, what was read of them so far, and the page that shows it. Several threads may use it at once."""
 
-    def __init__(self, logs: Sequence[Path], terms: "Terms | None") -> None:
+    def __init__(self, logs: Sequence[Path], terms: "PageTerms | None") -> None:
         from threading import Lock
 
         from sottovoce.cli.watch.reading import LogReader
@@ -166,9 +166,9 @@ class Watched:
         return remarks
 
 
-def read_terms(file: Path) -> "Terms":
+def read_terms(file: Path) -> "PageTerms":
     """The guarantee of an agreement file, and against how many colluding sites it holds."""
-    from sottovoce.cli.watch.page import Terms
+    from sottovoce.cli.watch.page import PageTerms
     from sottovoce.federation.agreement import toml_file
     from sottovoce.files.models.from_site import statement_of
     from sottovoce.numerals import counted, up
@@ -181,7 +181,7 @@ def read_terms(file: Path) -> "Terms":
     condition = (
         "" if assumed is None else f", if at most {counted(assumed, 'site')} colluded with whoever carries the messages"
     )
-    return Terms(
+    return PageTerms(
         digest=agreement.digest().hex(),
         name=agreement.name,
         way=agreement.algorithm.way.label,

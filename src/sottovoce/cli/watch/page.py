@@ -29,7 +29,7 @@ _MOST_ROWS = 300
 
 @final
 @dataclass(frozen=True)
-class Terms:
+class PageTerms:
     """What an agreement says that logs do not: names, way of speaking, and against whom it holds.
 
     Args:
@@ -49,7 +49,9 @@ class Terms:
     observers: Sequence[Part]
 
 
-def page(stories: Sequence[SiteStory], terms: Terms | None, now: float, *, live: bool, remarks: Sequence[str]) -> str:
+def page(
+    stories: Sequence[SiteStory], terms: PageTerms | None, now: float, *, live: bool, remarks: Sequence[str]
+) -> str:
     """The whole page as HTML. A live page has a script that takes in changes; a written one has no script."""
     name = f": {terms.name}" if terms is not None and terms.name else ""
     return render_page(
@@ -88,7 +90,7 @@ def _hash(text: str) -> str:
 
 
 def parts(
-    stories: Sequence[SiteStory], terms: Terms | None, now: float, *, live: bool, remarks: Sequence[str]
+    stories: Sequence[SiteStory], terms: PageTerms | None, now: float, *, live: bool, remarks: Sequence[str]
 ) -> dict[str, str]:
     """The parts of the page that may change, by their ids, as HTML.
 
@@ -121,7 +123,7 @@ def parts(
 # -- which run it is --------------------------------------------------------------------------------------------------
 
 
-def _facts(stories: Sequence[SiteStory], terms: Terms | None) -> list[tuple[str, str]]:
+def _facts(stories: Sequence[SiteStory], terms: PageTerms | None) -> list[tuple[str, str]]:
     run = common_run(stories)
     first = next((story for story in stories if story.run == run), stories[0])
     ends = [story.last for story in stories if story.last is not None]
@@ -143,18 +145,18 @@ _OPENED = {
 _WAYS = {MASKED: "masked sums", OWN_NOISE: "noise of its own at every site"}
 
 
-def _way(stories: Sequence[SiteStory], terms: Terms | None) -> str:
+def _way(stories: Sequence[SiteStory], terms: PageTerms | None) -> str:
     fitting = _fitting(stories, terms)
     return fitting.way if fitting is not None else next((story.way for story in stories if story.way), "")
 
 
-def _fitting(stories: Sequence[SiteStory], terms: Terms | None) -> Terms | None:
+def _fitting(stories: Sequence[SiteStory], terms: PageTerms | None) -> PageTerms | None:
     """The terms, unless a log speaks of another agreement: then nothing is promised here."""
     known = {story.agreement for story in stories if story.agreement}
     return terms if terms is not None and known <= {terms.digest} else None
 
 
-def _remarks(stories: Sequence[SiteStory], terms: Terms | None) -> list[str]:
+def _remarks(stories: Sequence[SiteStory], terms: PageTerms | None) -> list[str]:
     """Sentences on what does not fit together."""
     run, remarks = common_run(stories), []
     if terms is not None and _fitting(stories, terms) is None:

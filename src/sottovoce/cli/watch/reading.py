@@ -22,7 +22,7 @@ _TAIL = 64  # bytes before the place read to, by which a file that was written a
 
 
 @final
-class Event(NamedTuple):
+class LoggedEvent(NamedTuple):
     """One line of a site: its time in seconds since 1970, what happened, and all its fields."""
 
     time: float
@@ -52,7 +52,7 @@ class LogReader:
         """Read from the first byte on. Events that were returned are not taken back."""
         self._at, self._tail, self._line, self._cut = 0, b"", b"", False
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[LoggedEvent]:
         """What was written since the last call, as far as lines are whole. A file that cannot be read now is read on
         when it can.
         """
@@ -97,7 +97,7 @@ class LogReader:
         except OSError:
             return False  # gone: the old one may still be written to
 
-    def _drain(self, file: FileIO) -> Iterator[Event]:
+    def _drain(self, file: FileIO) -> Iterator[LoggedEvent]:
         """All whole lines from here to the end of the file, a part at a time."""
         # What was read is no longer there if the file was cut off, as log rotation does, and maybe refilled.
         file.seek(self._at - len(self._tail))
@@ -109,7 +109,7 @@ class LogReader:
             self._tail = (self._tail + part)[-_TAIL:]
             yield from self._lines(part)
 
-    def _lines(self, part: bytes) -> Iterator[Event]:
+    def _lines(self, part: bytes) -> Iterator[LoggedEvent]:
         *whole, rest = part.split(b"\n")
         for line in whole:
             text, cut = self._line + line, self._cut
@@ -122,7 +122,7 @@ class LogReader:
             self._line, self._cut = b"", True
             self.left_out += 1
 
-    def _event(self, line: bytes) -> Event | None:
+    def _event(self, line: bytes) -> LoggedEvent | None:
         """The event of a site's line; None for a line of a library, and for one that is no event, which is counted."""
         if not line.strip():
             return None
@@ -133,7 +133,7 @@ class LogReader:
             when, name = datetime.fromisoformat(found["time"]), found["event"]
             if when.tzinfo is None or not isinstance(name, str):
                 raise ValueError
-            return Event(when.timestamp(), name, found)
+            return LoggedEvent(when.timestamp(), name, found)
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             self.left_out += 1
             return None

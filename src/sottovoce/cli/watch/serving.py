@@ -28,7 +28,7 @@ Parts = Mapping[str, str]
 
 
 @final
-class Board:
+class LivePage:
     """The parts of the page as they are now, for threads that wait for changes."""
 
     def __init__(self, parts: Parts) -> None:
@@ -85,7 +85,7 @@ class PageServer(ThreadingHTTPServer):
     block_on_close = False
     allow_reuse_address = True
 
-    def __init__(self, port: int, draw: Callable[[], str], board: Board) -> None:
+    def __init__(self, port: int, draw: Callable[[], str], board: LivePage) -> None:
         super().__init__((HOST, port), _Answer)
         self.draw, self.board, self.policy = draw, board, security_policy()
         self.path = f"/{secrets.token_urlsafe(16)}/"

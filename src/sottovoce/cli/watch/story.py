@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, final
 
-from sottovoce.cli.watch.reading import Event
+from sottovoce.cli.watch.reading import LoggedEvent
 from sottovoce.federation.site.events import MASKED, NEWS, OWN_NOISE
 
 MOST_ROUNDS, MOST_DIGESTS = 20_000, 40_000  # that are remembered of a site, the newest
@@ -94,7 +94,7 @@ class SiteStory:
 
     # -- one line -----------------------------------------------------------------------------------------------------
 
-    def take(self, event: Event) -> None:
+    def take(self, event: LoggedEvent) -> None:
         """Take in the next line of the log; events of other names are left out."""
         handle = {
             "began": self._began, "published": lambda _: self._turn_to("listening"), "waiting": self._waiting,
@@ -108,7 +108,7 @@ class SiteStory:
         self.last = event.time
         handle(event)
 
-    def _began(self, event: Event) -> None:
+    def _began(self, event: LoggedEvent) -> None:
         fields, run = event.fields, _word(event.fields, "run")
         if run != self.run:
             self.done.clear()
@@ -124,13 +124,13 @@ class SiteStory:
         self._book(fields)
         self._turn_to("computing")
 
-    def _waiting(self, event: Event) -> None:
+    def _waiting(self, event: LoggedEvent) -> None:
         silent = event.fields.get("silent")
         found = _names(silent, _finite) if isinstance(silent, dict) else {}
         self._turn_to("waiting")
         self.waits, self.waits_since = found, event.time
 
-    def _round_done(self, event: Event) -> None:
+    def _round_done(self, event: LoggedEvent) -> None:
         fields, k = event.fields, _whole(event.fields, "round")
         if not k:
             return
@@ -151,17 +151,17 @@ class SiteStory:
         before = self.done.pop(k, None)
         self._digests -= 0 if before is None else len(before.heard)
 
-    def _finished(self, event: Event) -> None:
+    def _finished(self, event: LoggedEvent) -> None:
         absent = event.fields.get("absent")
         self.absent = tuple(clean(name) for name in islice(absent, MOST_NAMES)) if isinstance(absent, dict) else ()
         self._turn_to("done")
 
-    def _stopped(self, event: Event) -> None:
+    def _stopped(self, event: LoggedEvent) -> None:
         self._turn_to(event.name)
         self.reason = _word(event.fields, "reason") or _word(event.fields, "kind")
         self.news.append(News(event.time, event.name == "stopped", f"{event.name}: {self.reason}"))
 
-    def _report(self, event: Event) -> None:
+    def _report(self, event: LoggedEvent) -> None:
         """Add an event to the news; it changes nothing else."""
         fields = {key: _word(event.fields, key) for key in ("sender", "text", "neighbour", "reason")}
         if event.name in NEWS:
@@ -193,7 +193,7 @@ class Difference(NamedTuple):
 
 
 @final
-class Comparison(NamedTuple):
+class TranscriptComparison(NamedTuple):
     """Comparison of what several sites heard."""
 
     rounds: int  # in which anything was heard by two of them
@@ -208,7 +208,7 @@ def common_run(stories: Iterable[SiteStory]) -> str:
     return runs.most_common(1)[0][0] if runs else ""
 
 
-def compared(stories: Iterable[SiteStory]) -> Comparison:
+def compared(stories: Iterable[SiteStory]) -> TranscriptComparison:
     """Differences in what sites heard of one message; with masked sums, also in their transcripts."""
     among = list(stories)
     run, heard = common_run(among), dict[tuple[int, str], dict[str, list[str]]]()
@@ -224,7 +224,7 @@ def compared(stories: Iterable[SiteStory]) -> Comparison:
         for (k, sender), by in sorted(heard.items())
         if len(by) > 1
     )
-    return Comparison(len(rounds), min(rounds, default=0), max(rounds, default=0), differences)
+    return TranscriptComparison(len(rounds), min(rounds, default=0), max(rounds, default=0), differences)
 
 
 # -- fields, not trusted ----------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from sottovoce.errors import InputError, PrivacyError, expect, naming
 from sottovoce.federation.agreement.identity import (
     KEY_BYTES,
     SIGNATURE_BYTES,
-    Context,
     PublicKey,
+    SigningContext,
     SigningKey,
     fingerprint_of,
     read_public,
@@ -94,7 +94,7 @@ class MaskKey:
 
     def is_of(self, name: str, key: PublicKey) -> bool:
         """True if the site of that name has signed it; `key` checks the site's signatures."""
-        return key.verify(self.proof, _claim(name, self.raw), Context.MASK_KEY)
+        return key.verify(self.proof, _claim(name, self.raw), SigningContext.MASK_KEY)
 
     @cached_property
     def point(self) -> bytes:
@@ -163,7 +163,7 @@ class Seed:
     def mask_key(self, name: str, key: SigningKey) -> MaskKey:
         """The public half, signed by the site of that name."""
         raw = self._private.public_key().public_bytes_raw()
-        return MaskKey(raw, key.sign(_claim(name, raw), Context.MASK_KEY))
+        return MaskKey(raw, key.sign(_claim(name, raw), SigningContext.MASK_KEY))
 
     def is_of(self, public: MaskKey) -> bool:
         """True if that public half belongs to this seed."""

@@ -52,7 +52,7 @@ def fingerprint_of(key: bytes) -> str:
     return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
 
 
-class Context(Enum):
+class SigningContext(Enum):
     """The purpose of a signature."""
 
     AGREEMENT = b"sottovoce agreement v1"
@@ -105,7 +105,7 @@ class PublicKey:
         """Write the one-line text file; an existing file is never replaced."""
         write_public(path, f"{self}\n".encode("ascii"))
 
-    def verify(self, signature: bytes, data: bytes, context: Context) -> bool:
+    def verify(self, signature: bytes, data: bytes, context: SigningContext) -> bool:
         """True if the signature over this data was made with the private half, for this purpose.
 
         Args:
@@ -179,7 +179,7 @@ class SigningKey:
         """The public half of this key."""
         return PublicKey(self.private.public_key().public_bytes_raw())
 
-    def sign(self, data: bytes, context: Context) -> bytes:
+    def sign(self, data: bytes, context: SigningContext) -> bytes:
         """The signature over this data, 64 bytes, valid for this purpose only."""
         return self.private.sign(context.bind(data))
 

@@ -14,13 +14,13 @@ from typing import final
 
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.agreement import Agreement
-from sottovoce.federation.agreement.identity import Context, SigningKey, write_public
+from sottovoce.federation.agreement.identity import SigningContext, SigningKey, write_public
 
 _FIELDS = {"site", "digest", "signature"}
 _LARGEST_FILE = 10_000
 
 
-class Standing(Enum):
+class Consent(Enum):
     """The state of a site's signature of an agreement."""
 
     SIGNED = "signed"
@@ -56,15 +56,15 @@ class Countersignature:
                 "Use the right key file, or agree on the new key first."
             )
         digest = agreement.digest()
-        return cls(site, digest, key.sign(_signed(site, digest), Context.AGREEMENT))
+        return cls(site, digest, key.sign(_signed(site, digest), SigningContext.AGREEMENT))
 
-    def standing(self, agreement: Agreement, site: str) -> Standing:
+    def standing(self, agreement: Agreement, site: str) -> Consent:
         """The state of that site's signature of that agreement, given this one."""
         if self.site != site or not agreement.member(site).public_key.verify(
-            self.signature, _signed(site, self.digest), Context.AGREEMENT
+            self.signature, _signed(site, self.digest), SigningContext.AGREEMENT
         ):
-            return Standing.FORGED
-        return Standing.SIGNED if self.digest == agreement.digest() else Standing.OTHER_VERSION
+            return Consent.FORGED
+        return Consent.SIGNED if self.digest == agreement.digest() else Consent.OTHER_VERSION
 
     def dumps(self) -> str:
         """The text of the signature's file."""
@@ -101,18 +101,18 @@ def write_signature(agreement: Agreement, site: str, key: SigningKey, path: Path
     return made
 
 
-def standings(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> dict[str, Standing]:
+def standings(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> dict[str, Consent]:
     """The state of every site's signature, by name of the site, as its file shows it."""
-    found: dict[str, Standing] = {}
+    found: dict[str, Consent] = {}
     for site in agreement.names:
         try:
             with signature_file(agreement_file, site, folder).open("rb") as file:
                 content = file.read(_LARGEST_FILE).decode("ascii")
             found[site] = Countersignature.loads(content).standing(agreement, site)
         except FileNotFoundError:
-            found[site] = Standing.MISSING
+            found[site] = Consent.MISSING
         except (InputError, UnicodeDecodeError):
-            found[site] = Standing.UNREADABLE
+            found[site] = Consent.UNREADABLE
     return found
 
 
@@ -128,13 +128,13 @@ def verify_signatures(agreement: Agreement, agreement_file: Path, folder: Path |
         InputError: a signature is missing, of another version, forged or unreadable. It says whose, and what to do.
     """
     advice = {
-        Standing.MISSING: "Ask it to run: sottovoce federation sign.",
-        Standing.OTHER_VERSION: "Compare its agreement file with this one; after a change everyone signs again.",
-        Standing.FORGED: "It was made with another key, or was changed. Ask the site directly.",
-        Standing.UNREADABLE: "Ask the site to send the file again.",
+        Consent.MISSING: "Ask it to run: sottovoce federation sign.",
+        Consent.OTHER_VERSION: "Compare its agreement file with this one; after a change everyone signs again.",
+        Consent.FORGED: "It was made with another key, or was changed. Ask the site directly.",
+        Consent.UNREADABLE: "Ask the site to send the file again.",
     }
     for site, standing in standings(agreement, agreement_file, folder).items():
-        if standing is not Standing.SIGNED:
+        if standing is not Consent.SIGNED:
             path = signature_file(agreement_file, site, folder)
             raise InputError(
                 f"Expected the signature of site {site} in {str(path)!r}, got: {standing.value}. {advice[standing]}"

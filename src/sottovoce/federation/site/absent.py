@@ -20,7 +20,7 @@ from typing import Any, final
 
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.site.board import Board
-from sottovoce.federation.site.mail import Answer
+from sottovoce.federation.site.mail import Reply
 from sottovoce.federation.site.stops import LostNeighbourError
 from sottovoce.federation.site.witness import distances
 
@@ -38,7 +38,7 @@ class Silence:
     excused: bool = False  # it waits for others in a round in which everyone is waited for
     notices: int = 0  # how often it had said that it waits, at the last look
 
-    def add(self, seconds: float, answer: Answer[Any]) -> None:
+    def add(self, seconds: float, answer: Reply[Any]) -> None:
         """Add the time since the last answer. Time without an answer of the server does not count against the site."""
         self.bad = answer.bad or self.bad
         if answer.reached:

@@ -21,7 +21,7 @@ from sottovoce.federation.site.events import Noticed
 from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
-from sottovoce.federation.site.mail import Answer, Mail
+from sottovoce.federation.site.mail import Mail, Reply
 from sottovoce.federation.site.stops import LeftBehindError
 from sottovoce.federation.site.witness import left_behind
 from sottovoce.federation.transport.transport import PutOutcome
@@ -110,7 +110,7 @@ class Board:
         expect(number is not None, f"a site that is started at most {MOST_QUESTIONS} times in a run", round=k)
         return number or 0, nonce
 
-    async def hear_answer(self, name: str, number: int, nonce: bytes, seconds: float) -> Answer[Heard]:
+    async def hear_answer(self, name: str, number: int, nonce: bytes, seconds: float) -> Reply[Heard]:
         """A neighbour's answer to this site's question with that number and nonce."""
 
         def read(slot: Slot, data: bytes) -> Heard:

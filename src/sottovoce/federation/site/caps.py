@@ -8,7 +8,7 @@ ledger's site lies in a small file beside the ledger, which every run writes.
 from pathlib import Path
 
 from sottovoce.errors import InputError
-from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey
+from sottovoce.federation.agreement.identity import PublicKey, SigningContext, SigningKey
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.privacy.books.entries import Raise
 from sottovoce.privacy.books.ledger import Ledger
@@ -37,7 +37,7 @@ def raise_cap(ledger: Ledger, epsilon: float, key: SigningKey) -> Raise:
             f"{key.public.fingerprint}: the site could not run under a cap that another key has raised. Nothing was "
             "written. Use the right key file."
         )
-    return ledger.raise_cap(epsilon, str(key.public), lambda data: key.sign(data, Context.CAP))
+    return ledger.raise_cap(epsilon, str(key.public), lambda data: key.sign(data, SigningContext.CAP))
 
 
 def owner_path(ledger: Path) -> Path:
@@ -59,7 +59,7 @@ def is_signed(raised: Raise) -> bool:
         key, signature = PublicKey.from_text(raised.signer), bytes.fromhex(raised.signature)
     except (InputError, ValueError):
         return False
-    return key.verify(signature, raised.signed, Context.CAP)
+    return key.verify(signature, raised.signed, SigningContext.CAP)
 
 
 def check_raises(ledger: Ledger, key: PublicKey) -> None:

@@ -43,7 +43,7 @@ class LogFields:
 
 @final
 @dataclass(frozen=True)
-class Facts(LogFields):
+class RunFacts(LogFields):
     """Public numbers of a run, known when it begins or is resumed."""
 
     run: str
@@ -117,7 +117,7 @@ class SiteEvent(LogFields):
 class RunBegan(SiteEvent):
     """All checks have passed, and the first round is next."""
 
-    facts: Facts
+    facts: RunFacts
     spending: Spending
 
 

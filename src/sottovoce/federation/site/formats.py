@@ -7,7 +7,15 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, final
 
 from sottovoce.federation.agreement.agreement import Agreement
-from sottovoce.federation.site.letters import SumWords, Words, point_size, read_sum, read_words, sum_size, words_size
+from sottovoce.federation.site.letters import (
+    ModelWords,
+    SumWords,
+    point_size,
+    read_sum,
+    read_words,
+    sum_size,
+    words_size,
+)
 from sottovoce.federation.transport.wire import Kind
 
 
@@ -35,7 +43,7 @@ class Format(ABC):
         """Bytes of the payload of a proposal for release q."""
 
     @abstractmethod
-    def read(self, payload: bytes, number: int) -> Words | SumWords:
+    def read(self, payload: bytes, number: int) -> ModelWords | SumWords:
         """The content of the message with that number, or `BadMessageError`."""
 
 
@@ -55,7 +63,7 @@ class ModelFormat(Format):
     def proposal(self, q: int) -> int:  # noqa: ARG002
         return 0
 
-    def read(self, payload: bytes, number: int) -> Words:
+    def read(self, payload: bytes, number: int) -> ModelWords:
         return read_words(payload, number, self.sites, self.agreement.reach)
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, final
 
-from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey
+from sottovoce.federation.agreement.identity import PublicKey, SigningContext, SigningKey
 from sottovoce.federation.site.stops import BehindError, DamagedError
 from sottovoce.federation.transport.wire import BOOKS_BYTES, DIGEST_BYTES, NO_BOOKS
 from sottovoce.privacy.books.account import ACCOUNT_BYTES, Account, Record
@@ -51,7 +51,7 @@ _BUSY = 30.0  # seconds to wait for another run of this site that is writing to 
 # -- a site's own statements ------------------------------------------------------------------------------------------
 
 
-class Opened(NamedTuple):
+class OpenedBooks(NamedTuple):
     """The content of a site's own statement."""
 
     height: int
@@ -71,12 +71,12 @@ class Books:
 
     def __init__(self, ledger: Ledger, key: SigningKey, data: bytes) -> None:
         self._ledger, self._seal = ledger, Sealing(key)
-        self.data_set = hashlib.sha256(_ROWS + key.sign(_ROWS + data, Context.BOOKS)).digest()
+        self.data_set = hashlib.sha256(_ROWS + key.sign(_ROWS + data, SigningContext.BOOKS)).digest()
 
     def statement(self) -> bytes:
         """The statement of the ledger as it is now: `BOOKS_BYTES`."""
         head = bytes.fromhex(self._ledger.head.hash)
-        return self._seal.close(self.data_set, Opened(self._ledger.height, head, self._ledger.account()))
+        return self._seal.close(self.data_set, OpenedBooks(self._ledger.height, head, self._ledger.account()))
 
     def lacking(self, told: Mapping[str, Iterable[bytes]]) -> BehindError | None:
         """Why this site must not send anything; None if its ledger holds all that it has ever told others.
@@ -113,16 +113,16 @@ class Sealing:
     """Encrypts and decrypts statements, with a key that only the owner of a signing key can have."""
 
     def __init__(self, key: SigningKey) -> None:
-        self._key = hashlib.sha512(_KEY + key.sign(_KEY, Context.BOOKS)).digest()  # 64 bytes
+        self._key = hashlib.sha512(_KEY + key.sign(_KEY, SigningContext.BOOKS)).digest()  # 64 bytes
 
-    def close(self, data_set: bytes, opened: Opened) -> bytes:
+    def close(self, data_set: bytes, opened: OpenedBooks) -> bytes:
         """The statement of these books. The same books always give the same bytes, as AES-SIV needs no nonce."""
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
         clear = _CLEAR.pack(data_set, opened.height)
         return clear + AESSIV(self._key).encrypt(opened.head + opened.account.to_bytes(), [clear])
 
-    def open(self, statement: bytes) -> Opened | None:
+    def open(self, statement: bytes) -> OpenedBooks | None:
         """The content of a statement; None unless it was made with this key."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
@@ -134,7 +134,7 @@ class Sealing:
             inside = AESSIV(self._key).decrypt(statement[_CLEAR.size :], [clear])
         except InvalidTag:
             return None
-        return Opened(_CLEAR.unpack(clear)[1], inside[:DIGEST_BYTES], Account.from_bytes(inside[DIGEST_BYTES:]))
+        return OpenedBooks(_CLEAR.unpack(clear)[1], inside[:DIGEST_BYTES], Account.from_bytes(inside[DIGEST_BYTES:]))
 
 
 def heard_path(ledger: Path) -> Path:

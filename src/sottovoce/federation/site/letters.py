@@ -71,7 +71,7 @@ def unpack_testimony(data: bytes) -> Testimony:
 
 
 @final
-class Words(NamedTuple):
+class ModelWords(NamedTuple):
     """The message of a site with noise of its own, in one round.
 
     Args:
@@ -99,7 +99,7 @@ def words_size(sites: int, length: int) -> int:
     return DIGEST_BYTES + sites * _SIGHTING.size + 8 * length
 
 
-def read_words(payload: bytes, k: int, sites: int, radius: float) -> Words:
+def read_words(payload: bytes, k: int, sites: int, radius: float) -> ModelWords:
     """Read a site's noisy model of round k, or raise `BadMessageError`.
 
     A vector with a norm above `radius` is refused. So no neighbour can make a number overflow, and whether a vector is
@@ -119,7 +119,7 @@ def read_words(payload: bytes, k: int, sites: int, radius: float) -> Words:
         )
     testimony = unpack_testimony(payload[DIGEST_BYTES:start])
     _expect_news(testimony, k)
-    return Words(vector, payload[:DIGEST_BYTES], testimony)
+    return ModelWords(vector, payload[:DIGEST_BYTES], testimony)
 
 
 def _expect_news(testimony: Testimony, k: int) -> None:

@@ -47,7 +47,7 @@ from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.events import Waiting
 from sottovoce.federation.site.letters import Heading, Point, SumWords
-from sottovoce.federation.site.mail import Answer, Letter, Mail
+from sottovoce.federation.site.mail import Letter, Mail, Reply
 from sottovoce.federation.site.masks import Turn, members_digest
 from sottovoce.federation.site.part import Hearing
 from sottovoce.federation.site.stops import ForkedError, LostNeighbourError
@@ -332,7 +332,7 @@ class Gathering(Generic[T]):
         self._silences = {name: self._silences.get(name, Silence()) for name in sorted(silent)}
         for name, silence in self._silences.items():
             # Measured by the clock, since a notice may end the slice early.
-            silence.add(min(clock() - began, self.seconds), answers.get(name, Answer(None)))
+            silence.add(min(clock() - began, self.seconds), answers.get(name, Reply(None)))
         self.board.check()
         if self._silences:
             self.mail.watcher.tell(Waiting(self.t, {name: s.total for name, s in self._silences.items()}))

@@ -17,7 +17,7 @@ from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.events import Refused, ServerSilent, Watcher
 from sottovoce.federation.site.formats import format_of
-from sottovoce.federation.site.letters import ANSWER_BYTES, NOTICE_BYTES, Point, SumWords, Words, read_point
+from sottovoce.federation.site.letters import ANSWER_BYTES, NOTICE_BYTES, ModelWords, Point, SumWords, read_point
 from sottovoce.federation.site.stops import UsedTwiceError
 from sottovoce.federation.transport.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
 from sottovoce.federation.transport.wire import (
@@ -58,7 +58,7 @@ class Pace:
             expect(0 < getattr(self, name) <= 30 * 24 * 3600, f"seconds > 0 for {name}", **{name: getattr(self, name)})
 
 
-class Answer(NamedTuple, Generic[T]):
+class Reply(NamedTuple, Generic[T]):
     """The outcome of asking for a message."""
 
     content: T | None
@@ -69,7 +69,7 @@ class Answer(NamedTuple, Generic[T]):
 class Letter(NamedTuple):
     """A site's message of a round, and its bytes, whose digest other sites testify to."""
 
-    words: Words | SumWords
+    words: ModelWords | SumWords
     data: bytes
 
 
@@ -148,7 +148,7 @@ class Mail:
         self._refuse_sending_away(slot.site, point)
         return point
 
-    def _refuse_sending_away(self, sender: str, words: Words | SumWords | Point) -> None:
+    def _refuse_sending_away(self, sender: str, words: ModelWords | SumWords | Point) -> None:
         """Refuse a testimony in which sites are dropped against the agreement: under another policy than "go-on", or by
         a site that is not their neighbour.
         """
@@ -232,7 +232,7 @@ class Mail:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    async def hear(self, slot: Slot, seconds: float, read: Callable[[Slot, bytes], T]) -> Answer[T]:
+    async def hear(self, slot: Slot, seconds: float, read: Callable[[Slot, bytes], T]) -> Reply[T]:
         """Wait for a message that `read` accepts.
 
         Args:
@@ -248,17 +248,17 @@ class Mail:
                 data = await self._transport.get(slot, left)
             except UnreachableError:
                 # After a refused message little time may be left. But the server did answer before.
-                return Answer(None, reached=bool(bad), bad=bad)
+                return Reply(None, reached=bool(bad), bad=bad)
             if data is None:
-                return Answer(None, bad=bad)
+                return Reply(None, bad=bad)
             try:
-                return Answer(read(slot, data))
+                return Reply(read(slot, data))
             except BadMessageError as error:
                 bad = error.refusal.value
                 self.tell(slot, data, error)
             await asyncio.sleep(min(rest, max(deadline - clock(), 0.0)))
             rest = min(2 * rest, LONGEST_REST)
-        return Answer(None, bad=bad)
+        return Reply(None, bad=bad)
 
     def tell(self, slot: Slot, data: bytes, error: BadMessageError) -> None:
         """Report a refused message to the watcher: once for the same bytes, and a few times for each mailbox."""

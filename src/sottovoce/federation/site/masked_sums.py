@@ -23,7 +23,7 @@ from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.commitment import one_thread, protocol
 from sottovoce.federation.site.events import Dropped
 from sottovoce.federation.site.letters import Heading, Point, SumWords, norm_of
-from sottovoce.federation.site.mail import Answer, Letter
+from sottovoce.federation.site.mail import Letter, Reply
 from sottovoce.federation.site.masks import Context, Masks, Parting, Past
 from sottovoce.federation.site.part import Computed, Finished, Hearing, Outcome, Part, Process, Standing
 from sottovoce.federation.site.snapshot import pack_arrays, unpack_arrays
@@ -173,7 +173,7 @@ class MaskedSums(Part):
 
         ask = process.hearing(k, read, Kind.POINT)
 
-        async def hear(names: Collection[str]) -> dict[str, Answer[Point]]:
+        async def hear(names: Collection[str]) -> dict[str, Reply[Point]]:
             found = await ask(names)
             if seat.drops and any(answer.content is None for answer in found.values()):
                 await propose()  # so that sites that are still in the turn before see how it ended here

@@ -14,7 +14,7 @@ from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Dropped
-from sottovoce.federation.site.letters import Words, norm_of
+from sottovoce.federation.site.letters import ModelWords, norm_of
 from sottovoce.federation.site.mail import Letter
 from sottovoce.federation.site.masks import Parting
 from sottovoce.federation.site.part import Computed, Finished, Outcome, Part, Process, Standing
@@ -98,7 +98,7 @@ class OwnNoise(Part):
 
         vector, state = await asyncio.to_thread(release)  # while a site computes, it goes on listening
         process.probe("computed", k)
-        words = Words(np.ascontiguousarray(vector[0, :, 0]), self.seat.binding, before.witness.testimony)
+        words = ModelWords(np.ascontiguousarray(vector[0, :, 0]), self.seat.binding, before.witness.testimony)
         # Checked on noisy numbers, so the refusal reveals nothing more than the message would.
         if not norm_of(words.vector) <= self.agreement.reach:
             raise DivergedError(
@@ -175,7 +175,7 @@ def as_message(vector: Array) -> Array:
 
 def _vector(letter: Letter) -> Floats:
     """The noisy vector of a message that is not masked."""
-    return cast(Words, letter.words).vector
+    return cast(ModelWords, letter.words).vector
 
 
 @final

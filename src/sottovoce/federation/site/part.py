@@ -14,7 +14,7 @@ from sottovoce.arrays import Floats
 from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.events import Watcher
-from sottovoce.federation.site.mail import Answer, Letter, Mail
+from sottovoce.federation.site.mail import Letter, Mail, Reply
 from sottovoce.federation.site.masks import Parting
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Kind, Slot
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sottovoce.federation.site.seat import Seat
 
 T = TypeVar("T")
-Hearing = Callable[[Collection[str]], Awaitable[dict[str, Answer[T]]]]
+Hearing = Callable[[Collection[str]], Awaitable[dict[str, Reply[T]]]]
 
 
 @final
@@ -106,7 +106,7 @@ class Process(Protocol):
         """A function that asks sites once, concurrently, for their messages of that kind in round k."""
 
     async def gather(
-        self, k: int, policy: Policy, hear: Callable[[str, float], Awaitable[Answer[T]]],
+        self, k: int, policy: Policy, hear: Callable[[str, float], Awaitable[Reply[T]]],
         drop: Callable[[int, str], Awaitable[None]], but: frozenset[str] = ...,
         enough: Callable[[Collection[str], Mapping[str, Silence]], bool] = ...,
     ) -> dict[str, T]:  # fmt: skip

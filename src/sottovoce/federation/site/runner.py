@@ -41,7 +41,7 @@ from sottovoce.federation.site.events import (
     end_by,
 )
 from sottovoce.federation.site.letters import Heard, Sighting
-from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
+from sottovoce.federation.site.mail import Letter, Mail, Pace, Reply, refuse_other_rows
 from sottovoce.federation.site.part import Finished, Hearing, Outcome, Standing
 from sottovoce.federation.site.seat import Seat
 from sottovoce.federation.site.shown import taken
@@ -286,7 +286,7 @@ class _Run:
             refused.add_note(not_asked(silent))
         return refused
 
-    async def _send_question(self, k: int) -> Callable[[str, float], Awaitable[Answer[Heard]]]:
+    async def _send_question(self, k: int) -> Callable[[str, float], Awaitable[Reply[Heard]]]:
         """Ask all neighbours. Returns the function that awaits one neighbour's answer for so many seconds."""
         number, nonce = await self.board.ask(k, self.seat.books.data_set)
         self.last_asked = k
@@ -359,7 +359,7 @@ class _Run:
         """
         away, seconds = 0.0, self.seconds
 
-        async def hear(names: Collection[str]) -> dict[str, Answer[T]]:
+        async def hear(names: Collection[str]) -> dict[str, Reply[T]]:
             nonlocal away
             asked = list(names)
             found = await _all(self.mail.hear(Slot(k, name, kind), seconds, read) for name in asked)
@@ -373,7 +373,7 @@ class _Run:
         self,
         k: int,
         policy: Policy,
-        hear: Callable[[str, float], Awaitable[Answer[T]]],
+        hear: Callable[[str, float], Awaitable[Reply[T]]],
         drop: Callable[[int, str], Awaitable[None]],
         but: frozenset[str] = frozenset(),
         enough: Callable[[Collection[str], Mapping[str, Silence]], bool] = lambda found, silences: False,  # noqa: ARG005

@@ -18,7 +18,7 @@ from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.commitment import bind, commit, rows_digest, software
-from sottovoce.federation.site.events import Facts, Spending
+from sottovoce.federation.site.events import RunFacts, Spending
 from sottovoce.federation.site.heads import Books, Heads
 from sottovoce.federation.site.journal import Commit, Journal, Owner
 from sottovoce.federation.site.masked_sums import MaskedSums
@@ -213,10 +213,10 @@ class Seat:
         ledger = self.ledger
         return Spending(ledger.total(), ledger.left(), ledger.cap, ledger.header.delta, ledger.colluding())
 
-    def facts(self) -> Facts:
+    def facts(self) -> RunFacts:
         """Public numbers of the run, for watchers."""
         a, done = self.agreement, self.turn(self.journal.round + 1).release - 1
-        return Facts(
+        return RunFacts(
             a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, done,
             a.lost_neighbour.policy, a.lost_neighbour.wait_seconds, a.algorithm.epsilon, a.algorithm.delta,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import NamedTuple, final
 
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.agreement import Agreement
-from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey
+from sottovoce.federation.agreement.identity import PublicKey, SigningContext, SigningKey
 
 _SIGNED = "\nSigned by site {site} with the key\n"
 
@@ -31,7 +31,7 @@ class Signed(NamedTuple):
 def sign_text(text: str, site: str, key: SigningKey) -> str:
     """The text with the site, the key and the signature below it. Everything above the signature is signed."""
     body = text + _SIGNED.format(site=site) + f"{key.public}\n"
-    signature = base64.b64encode(key.sign(body.encode("utf-8"), Context.STATEMENT)).decode("ascii")
+    signature = base64.b64encode(key.sign(body.encode("utf-8"), SigningContext.STATEMENT)).decode("ascii")
     return f"{body}{signature}\n"
 
 
@@ -52,7 +52,7 @@ def read_signed(content: str) -> Signed:
         signature = base64.b64decode(last.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
         signature = b""
-    if not key.verify(signature, body.encode("utf-8"), Context.STATEMENT):
+    if not key.verify(signature, body.encode("utf-8"), SigningContext.STATEMENT):
         raise InputError(f"Expected a statement as site {site[:40]!r} signed it, got one that was changed since.")
     return Signed("\n".join(lines), site, key)
 

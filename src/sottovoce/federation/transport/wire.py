@@ -24,7 +24,13 @@ from enum import Enum
 from typing import NamedTuple, Self, final
 
 from sottovoce.errors import SottovoceError, expect
-from sottovoce.federation.agreement.identity import SIGNATURE_BYTES, Context, PublicKey, SigningKey, check_site_name
+from sottovoce.federation.agreement.identity import (
+    SIGNATURE_BYTES,
+    PublicKey,
+    SigningContext,
+    SigningKey,
+    check_site_name,
+)
 
 MAGIC = b"SVM4"
 DIGEST_BYTES = 32
@@ -189,7 +195,7 @@ def seal(place: Envelope, payload: bytes, key: SigningKey, books: bytes = NO_BOO
     expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
     expect(len(books) == BOOKS_BYTES, f"{BOOKS_BYTES} bytes of books", bytes=len(books))
     body = place.header + payload + books[: place.slot.kind.books_bytes]
-    return body + key.sign(body, Context.MESSAGE)
+    return body + key.sign(body, SigningContext.MESSAGE)
 
 
 def digest_of(message: bytes) -> bytes:
@@ -211,7 +217,7 @@ def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
     if data[: len(header)] != header:
         _refuse_header(data, place)
     body, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
-    if not public_key.verify(signature, body, Context.MESSAGE):
+    if not public_key.verify(signature, body, SigningContext.MESSAGE):
         raise BadMessageError(
             Refusal.FORGED,
             f"it is not signed with the key that the agreement gives for site={place.slot.site!r} "

@@ -75,9 +75,9 @@ def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
     weights = np.ascontiguousarray(model.weights, dtype=np.float64)
     signed = None
     if key is not None:
-        from sottovoce.federation.agreement.identity import Context
+        from sottovoce.federation.agreement.identity import SigningContext
 
-        signature = key.sign(_signed_bytes(FORMAT, weights, header), Context.MODEL)
+        signature = key.sign(_signed_bytes(FORMAT, weights, header), SigningContext.MODEL)
         signed = {"key": str(key.public), "signature": base64.b64encode(signature).decode("ascii")}
     header["signature"] = json.dumps(signed)
     with writable(path):
@@ -144,13 +144,13 @@ def _signer(weights: Floats, texts: Mapping[str, str], entry: "_Signature | None
     """The key that the file was signed with; refused if its signature is wrong."""
     if entry is None:
         return None
-    from sottovoce.federation.agreement.identity import Context, PublicKey
+    from sottovoce.federation.agreement.identity import PublicKey, SigningContext
 
     key = PublicKey.from_text(entry.key)
     signature = base64.b64decode(entry.signature, validate=True)
     if (entry.key, entry.signature) != (str(key), base64.b64encode(signature).decode("ascii")):
         raise InputError("Expected a key and a signature, written in one way.")  # nothing can be hidden in them
-    if not key.verify(signature, _signed_bytes(texts["format"], weights, texts), Context.MODEL):
+    if not key.verify(signature, _signed_bytes(texts["format"], weights, texts), SigningContext.MODEL):
         raise InputError("Expected a model as its site signed it, got one that was changed since.")
     return str(key)
 

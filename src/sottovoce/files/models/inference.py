@@ -48,7 +48,7 @@ _WIDTH = 100
 
 @final
 @dataclass(frozen=True)
-class Line:
+class CoefficientLine:
     """One coefficient, or another estimate, with its standard error.
 
     Args:
@@ -100,9 +100,9 @@ class Inference:
 
     family: str
     rows: int
-    lines: tuple[Line, ...]
+    lines: tuple[CoefficientLine, ...]
     budget: Mapping[str, float]
-    figures: tuple[Line, ...] = ()
+    figures: tuple[CoefficientLine, ...] = ()
     level: float = LEVEL
     notes: tuple[str, ...] = field(default=())
 
@@ -167,11 +167,13 @@ class Inference:
 
 def tabulate(
     estimates: Estimates, names: tuple[str, ...], family: str, rows: int, budget: Mapping[str, float],
-    figures: tuple[Line, ...] = (), notes: tuple[str, ...] = (),
+    figures: tuple[CoefficientLine, ...] = (), notes: tuple[str, ...] = (),
 ) -> Inference:  # fmt: skip
     """The table of these estimates; what is not identified loses its numbers."""
     parts = zip(names, *estimates, strict=True)
-    lines = tuple(line_of(name, float(x), float(s), family) if known else Line(name) for name, x, s, known in parts)
+    lines = tuple(
+        line_of(name, float(x), float(s), family) if known else CoefficientLine(name) for name, x, s, known in parts
+    )
     return Inference(family, rows, lines, budget, figures, notes=notes)
 
 
@@ -198,13 +200,13 @@ def of_people(evidence: Evidence) -> tuple[str, ...]:
     return (SEVERAL.format(several, math.sqrt(several)),) if several > 1 else ()
 
 
-def line_of(name: str, estimate: float, error: float, family: str = "linear") -> Line:
+def line_of(name: str, estimate: float, error: float, family: str = "linear") -> CoefficientLine:
     """A line of one number. One without a finite, positive error is not identified."""
     if not (math.isfinite(estimate) and math.isfinite(error) and error > 0):
-        return Line(name)
+        return CoefficientLine(name)
     low, high, z = estimate - CRITICAL * error, estimate + CRITICAL * error, estimate / error
     ratios = [None if family == "linear" or x > LARGEST_LOG else math.exp(x) for x in (estimate, low, high)]
-    return Line(name, estimate, error, low, high, z, float(2 * special.ndtr(-abs(z))), *ratios)
+    return CoefficientLine(name, estimate, error, low, high, z, float(2 * special.ndtr(-abs(z))), *ratios)
 
 
 def by_unit(restored: Callable[[Floats], tuple[Floats, Floats]], p: int) -> Floats:
@@ -254,7 +256,7 @@ def _lines(table: Table, coefficients: int) -> Iterator[str]:
         yield f"{short:<{wide}}{ends}".rstrip()
 
 
-def _cells(line: Line, ratio: bool) -> list[str]:
+def _cells(line: CoefficientLine, ratio: bool) -> list[str]:
     z = "" if line.z is None else f"{line.z:.2f}"
     p = "" if line.p is None else f"{line.p:.3f}"
     numbers = [_number(line.estimate), _number(line.error), z, p, _number(line.low), _number(line.high)]

@@ -33,7 +33,7 @@ _FORM = "How this file is written. Files of other sites may differ; what they me
 
 
 @dataclass(frozen=True)
-class Draft:
+class SchemaDraft:
     """A schema that needs a review, and the columns that it leaves out, with reasons."""
 
     schema: Schema
@@ -50,7 +50,7 @@ class Draft:
 
 def draft(
     path: str | Path, label: str, bins: int | None = None, form: FileForm | None = None, positive: str | None = None
-) -> Draft:
+) -> SchemaDraft:
     """Read a file and propose a schema for it.
 
     Args:
@@ -84,7 +84,7 @@ def draft(
         raise InputError(f"Expected a column to learn from beside the label in file={str(path)!r}, got {left_out}.")
     schema = Schema(tuple(columns), found, missing_values=MISSING_VALUES, file=form)
     read.sort(key=lambda entry: not entry.startswith("label."))
-    return Draft(replace(schema, unreviewed=tuple(read)), left_out)
+    return SchemaDraft(replace(schema, unreviewed=tuple(read)), left_out)
 
 
 def _column(seen: Seen, bins: int | None) -> Column | str:

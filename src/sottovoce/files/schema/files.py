@@ -15,11 +15,11 @@ from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.columns import Categorical
 from sottovoce.files.schema.encoding import Csr, Encoding, encode_cells, stack
 from sottovoce.files.schema.factor import Factor
-from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally
+from sottovoce.files.schema.findings import CellProblem, Finding, Findings, Report, Tally
 from sottovoce.files.schema.form import DELIMITERS
 from sottovoce.files.schema.labels import Label
 from sottovoce.files.schema.person import Person
-from sottovoce.files.schema.reading import Chunk, Ragged, Source, Table, open_table
+from sottovoce.files.schema.reading import Chunk, Ragged, ReadTable, Source, open_table
 from sottovoce.files.schema.schema import Schema
 from sottovoce.files.schema.values import EMPTY_WORDS
 from sottovoce.problem.dataset import Dataset
@@ -147,7 +147,7 @@ def encode_features(
     names = [*map(_name, parts)]
     own = [name for name in passed if name not in names]  # a column is read once
     _require(table, [*names, *own])
-    first, many = list[Problem](), 0
+    first, many = list[CellProblem](), 0
     for chunk in table.chunks([*names, *own], schema.missing_values):
         encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
         exposed = None if schema.exposure is None else schema.exposure.encode(chunk.cells[len(schema.columns)])
@@ -190,7 +190,7 @@ def _new_categories(schema: Schema, encoding: Encoding, chunk: Chunk) -> Bools:
     return new
 
 
-def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
+def _texts(table: ReadTable, chunk: Chunk, name: str, place: int) -> list[str]:
     cells = chunk.cells[place]
     bad = np.flatnonzero(cells.unreadable())
     if len(bad):
@@ -209,10 +209,10 @@ def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
     for part in wanted:
         if part not in there:
             message = f"Expected a column {brief(_name(part))} in the file. {_known(table)}"
-            tally.add(Problem(None, _name(part), Finding.NO_COLUMN, message))
+            tally.add(CellProblem(None, _name(part), Finding.NO_COLUMN, message))
     if counted is not None and counted.person.column not in places:
         message = f"Expected a column {brief(counted.person.column)} in the file, which names people. {_known(table)}"
-        tally.add(Problem(None, counted.person.column, Finding.NO_COLUMN, message))
+        tally.add(CellProblem(None, counted.person.column, Finding.NO_COLUMN, message))
         counted = None
     rows = used = 0
     # A file without any of the columns has nothing to be read; its rows are not counted.
@@ -237,9 +237,9 @@ def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
         used -= counted.report(tally)
     for gap in skipped:
         message = f"Expected {gap.expected} fields in row {gap.row}, as in the header, got {gap.came}."
-        tally.add(Problem(gap.row, None, Finding.RAGGED, message))
+        tally.add(CellProblem(gap.row, None, Finding.RAGGED, message))
     if there and not rows and not skipped:
-        tally.add(Problem(None, None, Finding.NO_ROWS, "Expected at least one row below the header."))
+        tally.add(CellProblem(None, None, Finding.NO_ROWS, "Expected at least one row below the header."))
     unused = [name for i, name in enumerate(table.names) if i not in places.values()]
     return tally.report(rows + len(skipped), used, unused)
 
@@ -259,7 +259,7 @@ class _People:
         for row in np.flatnonzero(findings)[: tally.room(True)]:
             number, finding = int(chunk.rows[row]), Finding(findings[row])
             where = f"row {number}, column {brief(self.person.column)}"
-            tally.keep(Problem(number, self.person.column, finding, _nameless("person", where, finding)))
+            tally.keep(CellProblem(number, self.person.column, finding, _nameless("person", where, finding)))
         named = used & (findings == Finding.FITS)
         if named.any():
             self._whose.append(self._numbers.of(np.array(names)[cells.places(names)[named]]))
@@ -281,7 +281,7 @@ class _People:
             )
             message = f"Expected {expected}, got one more at row {row}. {advice}"
             noted = f"row {row}, column {brief(column)}: {finding.words}."
-            tally.keep(Problem(row, column, finding, message if refused else noted))
+            tally.keep(CellProblem(row, column, finding, message if refused else noted))
         return len(beyond)
 
 
@@ -292,7 +292,7 @@ class _Checked(NamedTuple):
     parts: Sequence[Part]
     findings: Findings  # (rows, parts)
 
-    def first(self, chosen: Bools, most: int, quoted: bool = True) -> list[Problem]:
+    def first(self, chosen: Bools, most: int, quoted: bool = True) -> list[CellProblem]:
         """The first of the chosen cells, by row and then by column. What they hold is quoted for those who ask what is
         wrong with a file (`schema check`), and for nobody else: errors end up in logs, and logs travel.
         """
@@ -306,7 +306,7 @@ class _Checked(NamedTuple):
                 message = f"Expected {wanted} in {where}, got {repr(came) if quoted else hidden}."
             else:
                 message = f"{where}: got {came!r}, {finding.words}."
-            problems.append(Problem(number, _name(part), finding, message + _advice(finding, came, part)))
+            problems.append(CellProblem(number, _name(part), finding, message + _advice(finding, came, part)))
         return problems
 
 
@@ -345,7 +345,7 @@ class _LabelledChunk(NamedTuple):
     factors: list[Floats]  # in the order of the schema's
 
 
-def _encode_chunks(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_LabelledChunk]:
+def _encode_chunks(table: ReadTable, schema: Schema, more: Sequence[str]) -> Iterator[_LabelledChunk]:
     """Encoded chunks with labels; the columns in `more` are read along. The first refused cell raises."""
     wanted: list[Part] = [*schema.columns, schema.label, *schema.factors]
     names, first = [*map(_name, wanted), *more], len(schema.columns) + 1
@@ -361,7 +361,7 @@ def _encode_chunks(table: Table, schema: Schema, more: Sequence[str]) -> Iterato
         yield _LabelledChunk(chunk, kept, encoding.rows(kept), labels.value[kept], beside)
 
 
-def _names_in(table: Table, chunk: Chunk, place: int, column: str, what: str) -> Texts:
+def _names_in(table: ReadTable, chunk: Chunk, place: int, column: str, what: str) -> Texts:
     """The texts of a column that must name something in every row; an empty or unreadable cell is refused."""
     cells = chunk.cells[place]
     missing, unreadable = cells.missing(), cells.unreadable()
@@ -380,21 +380,21 @@ def _nameless(what: str, where: str, finding: Finding) -> str:
     return f"Expected a {what} in {where}, got none. Fill it in."
 
 
-def _refuse(table: Table, checked: _Checked) -> None:
+def _refuse(table: ReadTable, checked: _Checked) -> None:
     refused = checked.findings >= Finding.MISSING
     if refused.any():
         (problem,) = checked.first(refused, 1, quoted=False)
         raise InputError(f"{problem.message} In file={str(table.path)!r}.")
 
 
-def _require(table: Table, names: Sequence[str]) -> None:
+def _require(table: ReadTable, names: Sequence[str]) -> None:
     places = table.places(names)
     for name in names:
         if name not in places:
             raise InputError(f"Expected a column {brief(name)} in file={str(table.path)!r}. {_known(table)}")
 
 
-def _known(table: Table) -> str:
+def _known(table: ReadTable) -> str:
     """The columns that the file has, and the likely mistake where a column is missing."""
     signs = [sign for sign in DELIMITERS if sign in table.names[0]] if len(table.names) == 1 else []
     if signs:

@@ -71,7 +71,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class CellProblem:
     """A cell, row or column that does not simply fit. Rows count from 1 below the header; blank lines do not count."""
 
     row: int | None
@@ -104,8 +104,8 @@ class Report:
     rows: int  # rows read
     used: int  # rows that fit: neither dropped nor refused
     counts: tuple[Count, ...]
-    problems: tuple[Problem, ...]  # the first refusals, by row
-    notes: tuple[Problem, ...]  # the first notes, by row
+    problems: tuple[CellProblem, ...]  # the first refusals, by row
+    notes: tuple[CellProblem, ...]  # the first notes, by row
     unused_columns: tuple[str, ...]  # in the file, not in the schema
 
     @property
@@ -123,8 +123,8 @@ class Tally:
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._counts: dict[tuple[str | None, Finding], int] = {}
-        self.problems: list[Problem] = []
-        self.notes: list[Problem] = []
+        self.problems: list[CellProblem] = []
+        self.notes: list[CellProblem] = []
 
     def count(self, column: str | None, findings: Findings) -> None:
         """Add a chunk of one column to the counts."""
@@ -137,12 +137,12 @@ class Tally:
         """Number of problems, or of notes, that can still be kept."""
         return self._keep - len(self.problems if refused else self.notes)
 
-    def keep(self, problem: Problem) -> None:
+    def keep(self, problem: CellProblem) -> None:
         """Keep a problem, unless as many as wanted are kept already."""
         if self.room(problem.finding.refused) > 0:
             (self.problems if problem.finding.refused else self.notes).append(problem)
 
-    def add(self, problem: Problem) -> None:
+    def add(self, problem: CellProblem) -> None:
         """Count a problem that belongs to no chunk, and keep it while there is room."""
         self.count(problem.column, np.array([problem.finding], dtype=np.uint8))
         self.keep(problem)

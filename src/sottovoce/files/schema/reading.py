@@ -57,7 +57,7 @@ class Ragged:
     came: int
 
 
-class Table(ABC):
+class ReadTable(ABC):
     """Base of all tables: named columns, read in chunks."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ def _as_arrow(table: Source) -> Any:
     )
 
 
-def open_table(path: Source, form: FileForm = USUAL) -> Table:
+def open_table(path: Source, form: FileForm = USUAL) -> ReadTable:
     """A CSV or a Parquet file, told apart by how it starts, or a table in memory."""
     if not isinstance(path, str | Path):
         return MemoryTable(_as_arrow(path), form)
@@ -137,7 +137,7 @@ def open_table(path: Source, form: FileForm = USUAL) -> Table:
 
 
 @final
-class CsvTable(Table):
+class CsvTable(ReadTable):
     """Delimited text, with a header or with names that the schema gives."""
 
     def __init__(self, path: Path, start: bytes, form: FileForm) -> None:
@@ -211,7 +211,7 @@ class CsvTable(Table):
             yield from reader
 
 
-class TypedTable(Table):
+class TypedTable(ReadTable):
     """A table whose columns have types, as in Parquet and Arrow."""
 
     def __init__(self, path: Path, form: FileForm, schema: Any) -> None:

@@ -50,7 +50,7 @@ def _entries(schema: Schema) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
+class ReviewQuestion:
     """Columns of which the same was read off, or the label."""
 
     columns: tuple[str, ...]
@@ -58,24 +58,24 @@ class Question:
     found: dict[str, Any]  # values by key
     entries: tuple[str, ...]  # of `unreviewed`
 
-    def split(self) -> list["Question"]:
+    def split(self) -> list["ReviewQuestion"]:
         """The same question for each of its columns on its own."""
         own = {name: tuple(e for e in self.entries if _owner(e) == name) for name in self.columns}
-        return [Question((name,), self.kind, self.found, own[name]) for name in self.columns]
+        return [ReviewQuestion((name,), self.kind, self.found, own[name]) for name in self.columns]
 
 
-def questions(schema: Schema) -> list[Question]:
+def questions(schema: Schema) -> list[ReviewQuestion]:
     """The label first, then the columns, those of one kind together, in the order of the schema."""
-    asked = list[Question]()
+    asked = list[ReviewQuestion]()
     keys = [entry.removeprefix("label.") for entry in schema.unreviewed if entry.startswith("label.")]
     if keys:
         told = plain(schema.label)
         shown = {key: told[key] for key in [*keys, *({"positive"} & set(told))]}
-        asked.append(Question((schema.label.column,), "label", shown, tuple(f"label.{key}" for key in keys)))
+        asked.append(ReviewQuestion((schema.label.column,), "label", shown, tuple(f"label.{key}" for key in keys)))
     return asked + _by_kind(schema)
 
 
-def _by_kind(schema: Schema) -> list[Question]:
+def _by_kind(schema: Schema) -> list[ReviewQuestion]:
     open_keys: dict[str, list[str]] = {}
     for entry in schema.unreviewed:
         if not entry.startswith("label."):
@@ -92,7 +92,9 @@ def _by_kind(schema: Schema) -> list[Question]:
             alike.setdefault(same, []).append((column.name, found, tuple(column.path(key) for key in keys)))
     order = list(dict.fromkeys(kinds.values()))
     asked = [
-        Question(tuple(n for n, _, _ in group), kinds[same], group[0][1], tuple(e for _, _, es in group for e in es))
+        ReviewQuestion(
+            tuple(n for n, _, _ in group), kinds[same], group[0][1], tuple(e for _, _, es in group for e in es)
+        )
         for same, group in alike.items()
     ]
     return sorted(asked, key=lambda question: order.index(question.kind))

@@ -15,8 +15,8 @@ from sottovoce.oracle.kernels.formulas import formulas, slope
 from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, fma, kernel, load, part, store, where, width
 from sottovoce.oracle.kernels.steps import (
     NONE,
-    Data,
-    Draws,
+    KernelDraws,
+    KernelRows,
     Penalty,
     accumulate,
     draw,
@@ -68,7 +68,7 @@ class Panels(NamedTuple):
     shifts: Array
 
 
-def pays(rows: Csr | Dense, data: Data, d: int) -> bool:
+def pays(rows: Csr | Dense, data: KernelRows, d: int) -> bool:
     """True if this kernel is faster on these rows, and worth the memory."""
     count = len(data.labels)
     held = len(rows.values) if isinstance(rows, Csr) else rows.values.size
@@ -77,7 +77,7 @@ def pays(rows: Csr | Dense, data: Data, d: int) -> bool:
     return small and held >= _FULL * count * d and filled <= _FILLED * count
 
 
-def panels(rows: Csr | Dense, data: Data, d: int) -> Panels:
+def panels(rows: Csr | Dense, data: KernelRows, d: int) -> Panels:
     """The rows as this kernel reads them."""
     count, size = len(data.labels), _ROWS
     counts = np.diff(data.offsets)
@@ -212,7 +212,7 @@ def noisy_steps(
     divisor: Floats,
     loss: Loss,
     penalty: Penalty,
-    draws: Draws,
+    draws: KernelDraws,
     eta: Floats,
     curvature: Floats,
     w: Array,

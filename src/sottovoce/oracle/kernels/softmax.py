@@ -22,8 +22,8 @@ from sottovoce.oracle.kernels.steps import (
     NARROW,
     NONE,
     SEEDED,
-    Data,
-    Draws,
+    KernelDraws,
+    KernelRows,
     Penalty,
     accumulate,
     move,
@@ -270,10 +270,10 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, classes: int, room: i
 
 def noisy_steps(
     rows: Csr | Dense,
-    data: Data,
+    data: KernelRows,
     loss: Softmax,
     penalty: Penalty,
-    draws: Draws,
+    draws: KernelDraws,
     eta: Floats,
     curvature: Floats,
     w: Array,

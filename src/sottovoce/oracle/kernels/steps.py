@@ -56,7 +56,7 @@ ONE, NARROW = Lanes(1), Lanes(FEW)
 WIDE = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
-class Data(NamedTuple):
+class KernelRows(NamedTuple):
     """The public and private numbers of each row of a stack of nodes that a step needs besides the features."""
 
     offsets: Ints  # (nodes + 1,) int64: node i's rows are offsets[i] : offsets[i + 1]
@@ -75,7 +75,7 @@ class Penalty(NamedTuple):
     radius: float  # infinity if there is none
 
 
-class Draws(NamedTuple):
+class KernelDraws(NamedTuple):
     """Noise and batches of one call."""
 
     mode: int  # NONE, SEEDED (drawn here from counters) or GIVEN
@@ -361,10 +361,10 @@ def _plan(runs: int, dtype: Any) -> list[tuple[int, int, Lanes]]:
 
 def noisy_steps(
     rows: Csr | Dense,
-    data: Data,
+    data: KernelRows,
     loss: Loss,
     penalty: Penalty,
-    draws: Draws,
+    draws: KernelDraws,
     eta: Floats,
     curvature: Floats,
     w: Array,

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.studies.panels import Panel, Point
+from sottovoce.studies.panels import Panel, PanelPoint
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, MARKERS, style
 from sottovoce.studies.statistics import interval
 
@@ -197,7 +197,7 @@ def _looks(panel: Panel) -> dict[str, Look]:
     return looks
 
 
-def _values(point: Point, column: str) -> Floats:
+def _values(point: PanelPoint, column: str) -> Floats:
     """A point's final scores, one for each run."""
     assert point.result is not None
     return _cap(point.result.final(column))

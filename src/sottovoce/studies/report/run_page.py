@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from sottovoce.document import NOTHING, Code, Document, Figure, Figures, Folded, Part, Section, Table, Words
+from sottovoce.document import NOTHING, Code, Document, Figure, FigureRow, Folded, Part, Section, Table, Words
 from sottovoce.files.models import Model
 from sottovoce.files.models.coefficients import NO_ERRORS
 from sottovoce.files.models.coefficients import described as bare_coefficients
@@ -14,7 +14,7 @@ from sottovoce.files.models.inference import Inference
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.words import guarantee
 from sottovoce.settings.disk import writable, write_whole
-from sottovoce.studies.folder import HOLDER_ONLY, Run
+from sottovoce.studies.folder import HOLDER_ONLY, RunFolder
 from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.run_figures import (
     Columns,
@@ -35,13 +35,13 @@ from sottovoce.tally.words import described
 PAGE = "report.html"
 
 
-def write_run_page(run: Run, out: Path) -> None:
+def write_run_page(run: RunFolder, out: Path) -> None:
     """Write the page to `out`, whole or not at all."""
     with writable(out):
         write_whole(out, run_page(run).encode())
 
 
-def run_page(run: Run) -> str:
+def run_page(run: RunFolder) -> str:
     """The page of one run as HTML, with everything in it: figures, tables, guarantee and settings."""
     summary, model, provenance = run.summary, run.model, run.model.provenance
     # Goes with every figure that was computed from private rows.
@@ -89,7 +89,7 @@ def _guarantee(privacy: PrivacyStatement) -> list[Part]:
     return found
 
 
-def _over_the_rounds(run: Run, marked: Sequence[Words]) -> list[Part]:
+def _over_the_rounds(run: RunFolder, marked: Sequence[Words]) -> list[Part]:
     summary, privacy = run.summary, run.model.privacy
     named = summary.get("optimum", "pooled, no privacy")
     means = "One run." if summary["runs"] == 1 else f"Means of {summary['runs']} runs; bands are their range."
@@ -126,7 +126,7 @@ def _evaluation(found: PrivateEvaluation, of_model: PrivacyStatement) -> Section
     drawn = [_figure(name, draw(found), caption) for name, (points, draw, caption) in curves.items() if points]
     # One that was made with the model has the guarantee above, and the notes that are there.
     together = found.privacy == of_model
-    parts = [*described(found, with_model=() if together else None), Figures(drawn)]
+    parts = [*described(found, with_model=() if together else None), FigureRow(drawn)]
     own = [] if together else [Folded("Its guarantee in full", guarantee(found.privacy))]
     return Section("evaluation", "Private evaluation", [*parts, *own])
 

@@ -9,9 +9,9 @@ import numpy as np
 from sottovoce.algorithms import registry
 from sottovoce.document import NOTHING, Cell, Table, Tone, Words
 from sottovoce.studies.measured import ALL_COLUMNS
-from sottovoce.studies.panels import FORM_WORDS, Panel, Point
+from sottovoce.studies.panels import FORM_WORDS, Panel, PanelPoint
 from sottovoce.studies.statistics import interval
-from sottovoce.studies.verdict import Claim
+from sottovoce.studies.verdict import PaperClaim
 
 # Attributes of a point that a table may show, and what they are called there.
 _SHOWN = {"facet": "graph", "epsilon": "ε", "picked": "chosen settings"}
@@ -20,7 +20,7 @@ _TONES: dict[str, Tone] = {
 }  # fmt: skip
 
 
-def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str] = ()) -> Table:
+def scores(points: Sequence[PanelPoint], *, tested: bool = True, shown: Sequence[str] = ()) -> Table:
     """One line per algorithm and form; `shown` are attributes of a point to show before the figures."""
     test = [f"test accuracy, {which} %" for which in ("last", "consensus")] if tested else []
     costs = ["distance to consensus", "ε spent", "σ", "messages", "seconds", "runs"]
@@ -55,7 +55,7 @@ def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str]
     return Table(tuple(headings), rows, frozenset(range(2 + len(shown), len(headings))))
 
 
-def verdicts(claims: Sequence[Claim]) -> Table:
+def verdicts(claims: Sequence[PaperClaim]) -> Table:
     """One line per claim: the verdict by the last broadcasts, and by the other outputs."""
     others = claims[0].elsewhere if claims else ()
     headings = (
@@ -80,7 +80,7 @@ def verdicts(claims: Sequence[Claim]) -> Table:
     return Table(headings, rows, frozenset({3, 4, 5, 6}))
 
 
-def comparisons(claim: Claim) -> Table:
+def comparisons(claim: PaperClaim) -> Table:
     """Every test within a claim."""
     rows = [
         (
@@ -126,7 +126,7 @@ def _came_out(words: str) -> Words:
     return Words(words, _TONES.get(words.split(":")[0], "plain"))
 
 
-def _attribute(point: Point, name: str) -> str:
+def _attribute(point: PanelPoint, name: str) -> str:
     """One attribute of a point as text, on one line."""
     value = getattr(point, name)
     return (
