@@ -32,7 +32,7 @@ def test_a_fit_is_charged_before_it_is_computed(two, quick, monkeypatch):
     model = PrivateLogisticRegression(1.0, **quick, **PUBLIC, accountant=accountant).fit(*two)
     assert accountant.events == (model.privacy_.event,)
     monkeypatch.setattr(IPADMM, "release", lambda *_, **__: pytest.fail("computed"))
-    with pytest.raises(BudgetError, match=r"at most epsilon=1\.5"):
+    with pytest.raises(BudgetError, match=r"within the cap epsilon=1\.5"):
         model.set_params(epsilon=1.4).fit(*two)
     assert len(accountant) == 1
     with pytest.raises(NotFittedError):
@@ -67,7 +67,7 @@ def test_the_accountant_of_a_block(two, quick):
 
 @pytest.mark.filterwarnings("ignore:With epsilon = inf:sottovoce.errors.PrivacyLeakWarning")
 def test_no_budget_pays_for_no_noise(two, quick):
-    with pytest.raises(BudgetError, match="got inf"):
+    with pytest.raises(BudgetError, match="would cost epsilon=inf"):
         PrivateLogisticRegression(math.inf, **quick, **PUBLIC, accountant=BudgetAccountant(100.0, 1e-5)).fit(*two)
 
 

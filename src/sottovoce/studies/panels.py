@@ -38,7 +38,7 @@ class Panel:
 
     Args:
         name: of the file, and of the panel in studies.
-        title, caption, xlabel, ylabel: its words.
+        title, caption, xlabel: its words.
         shape: "sweep" (lines over a number), "curves" (lines over rounds) or "categories" (dots side by side).
         points: cells, and where each is drawn.
         notes: what is missing from it, and why.
@@ -57,7 +57,6 @@ class Panel:
     log_x: bool = False
     cut_at: float | None = None  # of the largest final mean: where early spikes would hide the rest
     column: str = "risk_last"
-    ylabel: str = "risk: mean loss of the last broadcasts"
 
     def cells(self) -> list[Cell]:
         """The cells of all points."""

@@ -221,7 +221,6 @@ def trust(scale: StudySize) -> Panel:
         shape="sweep",
         log_x=True,
         column="risk_consensus",
-        ylabel="risk: mean loss of the mean of the last broadcasts",
     )  # fmt: skip
     values = (0.1, 1.0) if scale.quick else (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
     for epsilon in values:
@@ -246,7 +245,6 @@ def sites(scale: StudySize) -> Panel:
         shape="sweep",
         log_x=True,
         column="risk_consensus",
-        ylabel="risk: mean loss of the mean of the last broadcasts",
     )  # fmt: skip
     for nodes in (1, 9) if scale.quick else (1, 3, 10, 30, 100, 300, 1000):
         problem = scale.problem(nodes=nodes)
