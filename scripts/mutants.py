@@ -436,8 +436,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Laplace noise is for the l2 sensitivity",
         "algorithms/ryukim.py",
-        "self.sigma(site) * math.sqrt(site.d), Laplace(noise))",
-        "self.sigma(site), Laplace(noise))",
+        "self.sigma(site) * math.sqrt(site.d), LaplaceNumbers(noise))",
+        "self.sigma(site), LaplaceNumbers(noise))",
         f"{_LAW}[ryu-kim, published]",
     ),
     Mutant(
@@ -1262,7 +1262,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a fit that fails ends a search",
         "estimators/search.py",
-        "            return Run(-math.inf, random.random(), candidate, error)",
+        "            return SearchRun(-math.inf, random.random(), candidate, error)",
         "            raise error",
         "tests/estimators/test_search.py::test_a_fit_that_fails_is_the_worst_of_all_and_stops_nothing",
     ),

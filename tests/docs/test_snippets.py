@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8")
          for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])}  # fmt: skip
 BLOCK = re.compile(
-    r"(?:<!-- snippet: (?P<told>.*?) -->\s*)?^```(?P<kind>\w*)\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE
+    r"(?:<!-- snippet: (?P<told>.*?) -->\s*)?^```(?P<kind>[\w{}-]*)\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE
 )
 INDENTED = re.compile(r"^    ((?:sottovoce|make) .*)$", re.MULTILINE)
 INLINE = re.compile(r"`((?:sottovoce|make) [^`]+)`")

@@ -8,14 +8,17 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 from matplotlib import image
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from sottovoce.cli import main
+from sottovoce.document import Document
 from sottovoce.errors import InputError
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.studies import folder
 from sottovoce.studies.config import TrainConfig
+from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.run_figures import spending
 from sottovoce.studies.report.run_page import run_page
 from sottovoce.studies.run import train
@@ -169,3 +172,9 @@ def test_a_private_evaluation_is_drawn_and_told_apart(run, tmp_path):
     (copy / "evaluation.json").unlink()
     found.save(copy / "evaluation.json")  # it does not say whose it is
     assert main(["report", str(copy)]) == 2
+
+
+def test_a_part_that_no_page_knows_is_an_error():
+    """It would be left out of the page otherwise, and nobody would notice."""
+    with pytest.raises(UndefinedError, match="unknown_part"):
+        page_of(Document("Title", [object()]))
