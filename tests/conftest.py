@@ -1,6 +1,7 @@
 """What holds for all tests: no outcome depends on chance, nor on how busy the machine is."""
 
 import gc
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # Whoever runs the tests in the background has it ignored, and so would every program that they start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("new" if config.getoption("new_draws") else "same")
     if not config.getoption("new_draws"):
         draws.start()

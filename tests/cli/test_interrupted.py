@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cli.conftest import QUICK
+from helpers.programs import started
 from sottovoce import models
 from sottovoce.cli import main
 from sottovoce.privacy import BudgetAccountant
@@ -19,7 +20,6 @@ CHILD = """
 import signal
 import sys
 from select import select
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background had it ignored
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.studies import build, folder, run
 from sottovoce.cli import main
@@ -67,7 +67,7 @@ def interrupted(clinic, tmp_path):
         command = [sys.executable, "-c", CHILD.format(where=POINTS[point])]
         command += map(str, [*given, "--budget", budget, *more])
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
+        with started(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
             assert child.stdout.readline() == "here\n"
             for number in signals:
                 child.send_signal(number)

@@ -3,12 +3,12 @@
 import json
 import os
 import pty
-import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
+from helpers.programs import started
 from sottovoce.errors import InputError
 from sottovoce.files.schema import Schema, editing
 from sottovoce.files.schema.advice import on_row_norm
@@ -120,7 +120,7 @@ def test_a_file_that_somebody_else_edits_is_not_overwritten(drafted, monkeypatch
 def test_on_a_terminal(drafted):
     ours, theirs = pty.openpty()
     code = "import sys; from sottovoce.cli import main; sys.exit(main(sys.argv[1:]))"
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-c", code, "schema", "review", str(drafted)], stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)

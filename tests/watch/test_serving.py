@@ -15,6 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from helpers.programs import started
 from sottovoce.cli.watch import serving
 from sottovoce.cli.watch.command import WatchedSite
 from sottovoce.cli.watch.serving import LivePage, PageServer
@@ -232,7 +233,7 @@ def test_a_page_that_can_no_longer_be_drawn_ends_it_instead_of_standing_still(lo
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_program_that_is_asked_to_end_ends_well(log, number):
     command = [sys.executable, "-m", "sottovoce.cli", "site", "watch", str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         url = re.search(r"http://127\.0\.0\.1:\d+/\S+/", program.stdout.readline())[0]
         with urlopen(url, timeout=10) as page:
             assert "<h1>Site berlin</h1>" in page.read().decode()
