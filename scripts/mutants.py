@@ -245,21 +245,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a person is in a sum with the rows of one site",
-        "oracle/plain.py",
+        "oracle/row_sums.py",
         "return min(self.sites.unit.changed * self.sites_per_unit, rows)",
         "return min(self.sites.unit.changed, rows)",
         "tests/algorithms/test_people.py::test_the_sums_attain_what_a_person_moves",
     ),
     Mutant(
         "labels move no sum of squares",
-        "oracle/plain.py",
+        "oracle/row_sums.py",
         "(self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1, self.changed_in_sum(rows)",
         "(self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)",
         "tests/estimators/test_linear.py::test_orthogonal_rows_with_labels_attain_the_sensitivity",
     ),
     Mutant(
         "a Hessian moves by less than it does",
-        "oracle/plain.py",
+        "oracle/loss_sums.py",
         "return bound * self.moments_sensitivity(rows)",
         "return bound**2 * self.moments_sensitivity(rows)",
         "tests/algorithms/test_inference.py::"
@@ -288,21 +288,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a sum's sensitivity without its 2",
-        "oracle/plain.py",
+        "oracle/loss_sums.py",
         "self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK)",
         "self.changed_in_sum(rows) * 1 * self.c1 * (1 + NORM_SLACK)",
         "tests/algorithms/test_masked_privacy.py::test_no_transcript_of_sums_tells_more_than_the_accountant_says[logistic-orthogonal]",
     ),
     Mutant(
         "gradients are not clipped",
-        "oracle/plain.py",
+        "oracle/loss_sums.py",
         "        return np.clip(slopes, -cap, cap)",
         "        return slopes",
         "tests/sensitivity/test_ipadmm_sensitivity.py::test_clipping_bounds_every_record_whatever_the_rows",
     ),
     Mutant(
         "single precision on private rows",
-        "oracle/plain.py",
+        "oracle/loss_sums.py",
         "            refuse_single(self.dtype.name)\n",
         "            pass\n",
         "tests/problem/test_sites.py::test_no_oracle_takes_private_rows_in_single_precision[Oracle]",
@@ -1226,7 +1226,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "what goes with the Hessian of counts is not paid for",
-        "oracle/plain.py",
+        "oracle/loss_sums.py",
         "return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)",
         "return bound * square * (sqrt(2.0) * changed + rounding)",
         "tests/algorithms/test_inference_of_counts.py::test_that_bound_is_attained",

@@ -16,7 +16,7 @@ from sottovoce.algorithms.masked import INFERENCE
 from sottovoce.errors import InputError
 from sottovoce.estimators import PrivateLogisticRegression
 from sottovoce.noise.sources import SeededNoise, Shape
-from sottovoce.oracle.plain import half, whole
+from sottovoce.oracle.row_sums import half, whole
 from sottovoce.privacy import delta, epsilon
 from sottovoce.privacy.observers import weakened
 from sottovoce.sums.inference import CRITICAL, Evidence, infer

@@ -19,7 +19,7 @@ from sottovoce.estimators import PrivatePoissonRegressor
 from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.mail import largest_message
 from sottovoce.federation.transport.wire import Slot, sealed_size
-from sottovoce.oracle.plain import VARIATION
+from sottovoce.oracle.loss_sums import VARIATION
 from sottovoce.problem.factors import Factors
 from sottovoce.sums.inference import CRITICAL, infer
 

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import sottovoce as sv
 from helpers import problems
 from helpers.sums import Silent
-from sottovoce.oracle import plain
+from sottovoce.oracle import loss_sums
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, epsilon
 from sottovoce.privacy.accounting.accountant import leaves
@@ -312,7 +312,7 @@ def test_who_holds_part_of_the_sites_cannot_play_them_all():
     """A sum over those would have the noise of those: one share of several."""
     algorithm = made()
     one = sv.Sites([np.eye(3)], [np.ones(3)])
-    site = Oracle(one, np.array([3]), 4, algorithm.loss, algorithm.regulariser, 0.0)
+    site = Oracle(one, 4, algorithm.loss, np.array([3]), algorithm.regulariser, 0.0)
     with pytest.raises(sv.InputError, match="the rows of all 4 sites, to play all of them, got sites=1"):
         algorithm.play(site, 1, Local(ALL.exchange), Silent(3))
 
@@ -390,7 +390,7 @@ def test_a_parabola_s_steps_do_not_swing_up():
 @pytest.mark.parametrize("at_once", [1, 7, 30])
 @pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
 def test_a_sum_that_is_made_in_pieces_is_the_sum_of_all_rows(monkeypatch, at_once, sparse):
-    monkeypatch.setattr(plain, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(loss_sums, "_ROWS_AT_ONCE", at_once)
     sites = problems.sites(np.random.default_rng(3), (9, 1, 40, 23), d=4, sparse=sparse)
     site = sv.MaskedNewton().oracle(sites, sv.graphs.complete(4))
     w = np.random.default_rng(4).normal(size=(1, 4, 2))

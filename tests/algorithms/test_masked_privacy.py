@@ -34,7 +34,7 @@ def algorithm_of(**options):
 def alone(algorithm, i):
     """Site i by itself, as it would run: one node of N."""
     a, b = parts()[i]
-    return Oracle(sv.Sites([a], [b]), np.array([N - 1]), N, algorithm.loss, algorithm.regulariser, algorithm.lam)
+    return Oracle(sv.Sites([a], [b]), N, algorithm.loss, np.array([N - 1]), algorithm.regulariser, algorithm.lam)
 
 
 def accepts(samples):

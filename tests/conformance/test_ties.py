@@ -40,7 +40,7 @@ def test_accuracy_counts_a_tie_as_plus_one(loss, kind, sparse):
     from scipy.sparse import csr_array
 
     sites = sv.Sites([csr_array(ROWS) if sparse else ROWS], [[1.0, 1.0, 1.0]])
-    site = kind(sites, np.array([0]), 1, loss, sv.regularisers.L2(), 0.1)
+    site = kind(sites, 1, loss, np.array([0]), sv.regularisers.L2(), 0.1)
     assert site.score(WEIGHTS).accuracy.tolist() == (SIGNS == 1).mean(axis=1).tolist()
 
 
@@ -99,6 +99,6 @@ def test_a_model_file_and_its_figures_say_the_same(tmp_path):
 
 def test_the_demo_s_simulated_accuracy_is_by_the_same_rule():
     site = CompiledOracle(
-        sv.Sites([ROWS], [np.ones(3)]), np.array([0]), 1, losses.Logistic(), sv.regularisers.L2(), 0.1
+        sv.Sites([ROWS], [np.ones(3)]), 1, losses.Logistic(), np.array([0]), sv.regularisers.L2(), 0.1
     )
     assert scoring.mean_scores(site, WEIGHTS[None]).accuracy.tolist() == [1, 2 / 3, 1, 1]

@@ -213,7 +213,7 @@ def test_the_same_software_gives_the_same_gradient_or_says_that_it_is_another():
         "rows = r.normal(size=(20000, 50))\n"
         "sites = sv.Sites([rows / np.linalg.norm(rows, axis=1)[:, None]], [np.sign(r.normal(size=20000))])\n"
         "a = sv.IPADMM(rounds=1, epsilon=1.0, delta=1e-5)\n"
-        "oracle = Oracle(sites, np.array([2]), 3, a.loss, a.regulariser, a.lam)\n"
+        "oracle = Oracle(sites, 3, a.loss, np.array([2]), a.regulariser, a.lam)\n"
         "with one_thread():\n"
         "    g = oracle.gradient(r.normal(size=(1, 50, 1)))\n"
         "print(software(), hashlib.sha256(g.tobytes()).hexdigest())\n"

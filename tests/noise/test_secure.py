@@ -29,8 +29,8 @@ KEY = bytes(range(32))
 def site(features, labels, algorithm, kind=Oracle, data_norm=1.0):
     """One real site with two neighbours in a network of three."""
     sites = sv.Sites([features], [labels], data_norm=data_norm)
-    objective = algorithm.loss, algorithm.regulariser, algorithm.lam, algorithm.max_grad_norm
-    return kind(sites, np.array([2]), 3, *objective)
+    objective = algorithm.loss, np.array([2]), algorithm.regulariser, algorithm.lam
+    return kind(sites, 3, *objective, max_grad_norm=algorithm.max_grad_norm)
 
 
 def some_rows(rng, m, norm=1.0):

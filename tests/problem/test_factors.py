@@ -94,7 +94,7 @@ def test_single_precision_differs_by_rounding(runs):
 def test_the_gradient_is_that_of_weighted_losses(loss):
     """By differences of the risk, and of the risk by its definition."""
     sites, rng = weighed_sites(loss), np.random.default_rng(2)
-    site = Oracle(sites, np.ones(5, dtype=np.int64), 5, loss, sv.regularisers.L2(), 0.0)
+    site = Oracle(sites, 5, loss, np.ones(5, dtype=np.int64), sv.regularisers.L2(), 0.0)
     w = rng.normal(size=(5, site.d, 1)) / 2
     step = 1e-6 * rng.normal(size=w.shape)
     slope = np.sum(site.gradient(w) * step, axis=1)
@@ -142,8 +142,8 @@ def test_exact_minimisers_and_the_pooled_optimum_know_factors(loss):
     found = sv.simulate(algorithm, sites, sv.graphs.complete(5)).consensus[0]
     np.testing.assert_allclose(found, pooled_model(sites, algorithm), atol=1e-6)
     together = sites.regrouped(sites.rows.offsets[[0, -1]])
-    alone = Oracle(together, np.zeros(1, dtype=np.int64), 1, loss, sv.regularisers.L2(), 0.01)
-    compiled = CompiledOracle(together, np.zeros(1, dtype=np.int64), 1, loss, sv.regularisers.L2(), 0.01)
+    alone = Oracle(together, 1, loss, np.zeros(1, dtype=np.int64), sv.regularisers.L2(), 0.01)
+    compiled = CompiledOracle(together, 1, loss, np.zeros(1, dtype=np.int64), sv.regularisers.L2(), 0.01)
     nothing = np.zeros((1, alone.d, 1)), np.zeros((1, 1, 1)), np.zeros((1, alone.d, 1))
     for site in (alone, compiled):
         np.testing.assert_allclose(site.argmin(*nothing, 1e-10)[0, :, 0], found, atol=1e-6)
@@ -554,7 +554,7 @@ def test_exposures_are_for_counts_and_a_device_that_knows_no_weights_says_so():
 
     weighed = sv.Sites([X], [2.0 * Y - 1], data_norm=2.0, factors=[Factors.of(weights=V, weight_bound=BOUND)])
     with pytest.raises(UnsupportedError, match=r"count alike for New, got rows with weights\. Use device='cpu'"):
-        New(weighed, np.zeros(1, dtype=np.int64), 1, sv.losses.Logistic(), sv.regularisers.L2(), 0.0)
+        New(weighed, 1, sv.losses.Logistic(), np.zeros(1, dtype=np.int64), sv.regularisers.L2(), 0.0)
     kinked = replace(sv.ADMM(rounds=2, loss=sv.losses.Hinge()))
     with pytest.raises(UnsupportedError, match="smooth loss, which hinge is not"):
         sv.simulate(kinked, weighed, sv.graphs.complete(1))

@@ -21,7 +21,8 @@ from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.cuda import CudaOracle, cupy
 from sottovoce.oracle.kernels import steps
 from sottovoce.oracle.kernels.simd import Lanes, load, store
-from sottovoce.oracle.plain import Oracle, Steps, settled
+from sottovoce.oracle.loss_sums import settled
+from sottovoce.oracle.plain import Oracle, Steps
 
 D, ROWS = 4, 3
 MOST = float(np.finfo(np.float64).max)
@@ -63,7 +64,7 @@ def problems(draw, loss):
 def oracle(kind, loss, a, b, norm, clip, csr):
     rows = [sparse.csr_array(row[None]) if csr else row[None] for row in a]
     sites = sv.Sites(rows, [[label] for label in b], data_norm=norm)
-    return kind(sites, np.zeros(len(rows), dtype=int), len(rows), loss, sv.regularisers.L2(), 0.0, clip)
+    return kind(sites, len(rows), loss, np.zeros(len(rows), dtype=int), sv.regularisers.L2(), 0.0, max_grad_norm=clip)
 
 
 KINDS = {"plain": Oracle, "cpu": CompiledOracle, "cuda": CudaOracle}
@@ -72,7 +73,14 @@ KINDS = {"plain": Oracle, "cpu": CompiledOracle, "cuda": CudaOracle}
 def in_kernels(site, dtype, device):
     """The same rows and objective, compiled."""
     return KINDS[device](
-        site.sites, site.degrees, site.n, site.loss, site.regulariser, site.lam, site.max_grad_norm, np.dtype(dtype)
+        site.sites,
+        site.n,
+        site.loss,
+        site.degrees,
+        site.regulariser,
+        site.lam,
+        max_grad_norm=site.max_grad_norm,
+        dtype=np.dtype(dtype),
     )
 
 
@@ -188,7 +196,7 @@ def test_a_row_cannot_be_told_by_an_overflow(name, csr, device):
     for row in (first, second):
         a = np.stack([row, np.ones(D), -np.ones(D)])
         sites = sv.Sites([sparse.csr_array(a) if csr else a], [b], data_norm=4e3)
-        site = KINDS[device](sites, np.array([0]), 1, loss, sv.regularisers.L2(), 0.0)
+        site = KINDS[device](sites, 1, loss, np.array([0]), sv.regularisers.L2(), 0.0)
         both.append(records_by_steps(site, w))
     assert np.isfinite(both).all()
     assert np.all(lengths(both[0] - both[1]) <= site.sensitivity())

@@ -15,7 +15,8 @@ import pytest
 import sottovoce as sv
 from simulation import spread_runs
 from sottovoce.cli import main
-from sottovoce.oracle.plain import DOUBLE, Oracle
+from sottovoce.oracle.loss_sums import DOUBLE
+from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.share import MOST_BLOCKS, Share, block_size, block_starts, share_bounds
 from sottovoce.simulation import mpi

@@ -49,6 +49,7 @@ MATTERS = [
     "privacy/accounting/calibration.py",  # sigma_for
     "privacy/accounting/gaussian.py",
     "oracle/plain.py",
+    "oracle/row_sums.py",
     "oracle/cpu.py",
     "oracle/kernels/steps.py",
     "oracle/kernels/formulas.py",

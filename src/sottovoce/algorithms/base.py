@@ -25,7 +25,9 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import DOUBLE, Batch, Oracle, Others
+from sottovoce.oracle.loss_sums import DOUBLE
+from sottovoce.oracle.plain import Batch, Oracle
+from sottovoce.oracle.row_sums import Others
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.discrete import discretisation_delta
 from sottovoce.privacy.observers import RELAY, Observer, Sight
@@ -151,14 +153,21 @@ class Method(ABC):
             total: with a share, the sum over all processes, as `Others` has it.
         """
         self.expect_unit(sites.unit)
-        objective = self.loss, self.regulariser, self.lam, self.max_grad_norm, dtype
+
+        def bound(
+            kind: type[Oracle], sites: Sites, degrees: Ints, weights: Floats | None, others: Others | None = None
+        ) -> Oracle:
+            objective = self.loss, degrees, self.regulariser, self.lam, weights
+            return kind(sites, graph.n, *objective, max_grad_norm=self.max_grad_norm, dtype=dtype, others=others)
+
+        weights = self.importances(sites.counts if share is None else share.counts)
         if share is None:
-            return kind(sites, graph.degrees, graph.n, *objective, self.importances(sites.counts))
+            return bound(kind, sites, graph.degrees, weights)
         assert total is not None  # whoever holds a share can ask the others
-        weighed, here = self.importances(share.counts), slice(share.first, share.last)
-        network = Oracle(sites.elsewhere(share.counts), graph.degrees, graph.n, *objective, weighed)
-        own = None if weighed is None else weighed[here]
-        return kind(sites, graph.degrees[here], graph.n, *objective, own, Others(network, share.first, total))
+        network = bound(Oracle, sites.elsewhere(share.counts), graph.degrees, weights)
+        here = slice(share.first, share.last)
+        own = None if weights is None else weights[here]
+        return bound(kind, sites, graph.degrees[here], own, Others(network, share.first, total))
 
     @property
     def rows_only(self) -> str | None:

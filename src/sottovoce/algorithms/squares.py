@@ -20,7 +20,8 @@ import numpy as np
 from sottovoce.algorithms.analysis import Analysis
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
-from sottovoce.oracle.plain import Oracle, whole
+from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.row_sums import whole
 from sottovoce.problem.losses import Huber, Loss
 from sottovoce.sums.descent import Fit
 from sottovoce.sums.inference import Evidence, symmetric_noise

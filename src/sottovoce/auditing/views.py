@@ -18,7 +18,8 @@ from sottovoce.algorithms.base import OWN_NOISE, Method, Network, Round, View, W
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import DOUBLE, Oracle
+from sottovoce.oracle.loss_sums import DOUBLE
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, PrivacyStatement
 from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.graphs import Graph, Inbox
@@ -182,7 +183,7 @@ def one_by_one(site: Oracle) -> list[Oracle]:
                      private=site.sites.private, factors=[site.sites.factors[first:last]])  # fmt: skip
         importances = site.importance[i : i + 1, 0, 0]
         alone.append(
-            type(site)(held, site.degrees[i : i + 1], site.n, site.loss, site.regulariser, site.lam,
-                       site.max_grad_norm, site.dtype, importances)
+            type(site)(held, site.n, site.loss, site.degrees[i : i + 1], site.regulariser, site.lam, importances,
+                       max_grad_norm=site.max_grad_norm, dtype=site.dtype)
         )  # fmt: skip
     return alone

@@ -18,7 +18,9 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.oracle.kernels.random import expect_room
 from sottovoce.oracle.kernels.spread import KNOTS
-from sottovoce.oracle.plain import Inner, Oracle, Steps, clipped, half, one_by_one, settled
+from sottovoce.oracle.loss_sums import clipped, settled
+from sottovoce.oracle.plain import Inner, Oracle, Steps, one_by_one
+from sottovoce.oracle.row_sums import half
 from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.rows import SparseRows
 

@@ -10,7 +10,7 @@ If a loss has several outputs, a model is a (d, outputs) matrix, flattened row b
 times as many runs, so `predict_vectors` and `adjoint_vectors` only rearrange axes.
 
 Dense and sparse rows are two final classes of one interface. Neither adds noise, checks a norm or knows a loss:
-`Sites` checks rows, and only an `Oracle` computes with them.
+`Sites` checks rows, and only the classes of `sottovoce.oracle` compute with them.
 """
 
 from abc import ABC, abstractmethod

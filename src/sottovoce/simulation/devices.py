@@ -10,7 +10,8 @@ from sottovoce.algorithms.base import Method
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
 from sottovoce.oracle.cpu import CompiledOracle
-from sottovoce.oracle.plain import DOUBLE, Oracle
+from sottovoce.oracle.loss_sums import DOUBLE
+from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Exchanged, Graph, Inbox
 from sottovoce.problem.sites import Sites
 

@@ -9,7 +9,7 @@ from sottovoce.algorithms import Method, registry
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.schema.form import FileForm, spelt
-from sottovoce.oracle.plain import refuse_single
+from sottovoce.oracle.loss_sums import refuse_single
 from sottovoce.problem import graphs, losses, partition, regularisers
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Logistic, Poisson, Softmax, WeightedLogistic

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.oracle.plain import whole
+from sottovoce.oracle.row_sums import whole
 from sottovoce.problem.losses import Loss
 from sottovoce.sums.evaluating import OpenedEvaluation
 from sottovoce.sums.inference import Evidence

@@ -9,8 +9,8 @@
 | `Hessian` | the Hessian of the loss at w, its half | sqrt(2) L B^2 |
 | `CountHessian` | the same, and two numbers on the variation of counts | 1.5 L B^2 |
 
-Each sum and its sensitivity are functions of `Oracle`, where they are proved side by side: docs/proofs/masked.md and
-docs/proofs/inference.md. For a person, sensitivities are as many times larger as a person has rows.
+Each sum and its sensitivity lie side by side in `RowSums` or `LossSums`; docs/proofs/masked.md and
+docs/proofs/inference.md prove them. For a person, sensitivities are as many times larger as a person has rows.
 """
 
 from dataclasses import dataclass

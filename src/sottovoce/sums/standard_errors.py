@@ -13,7 +13,8 @@ import math
 import numpy as np
 
 from sottovoce.arrays import Floats
-from sottovoce.oracle.plain import VARIATION, whole
+from sottovoce.oracle.loss_sums import VARIATION
+from sottovoce.oracle.row_sums import whole
 from sottovoce.problem.losses import Loss, Poisson
 from sottovoce.sums.descent import FLOOR, Descent, Fit
 from sottovoce.sums.inference import Evidence

@@ -292,8 +292,8 @@ class Agreement:
         a = self.algorithm
         weighed = a.importances([site.rows for site in self.sites])
         return terms.SiteOracle(
-            sites, np.array([self.degree(name)]), len(self.sites), a.loss, a.regulariser, a.lam, a.max_grad_norm,
-            importances=None if weighed is None else weighed[[self.index(name)]],
+            sites, len(self.sites), a.loss, np.array([self.degree(name)]), a.regulariser, a.lam,
+            None if weighed is None else weighed[[self.index(name)]], max_grad_norm=a.max_grad_norm,
             fewest=min(site.rows for site in self.sites),
         )  # fmt: skip
 

@@ -1,0 +1,233 @@
+"""Sums over all rows at one public model, bound to a loss: gradients, Hessians, variation, and their sensitivities.
+
+Every record's part is clipped and finite whatever the model is, so that what a row moves is bounded by public numbers.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.oracle.kernels.spread import KNOTS, Spread, knots_of
+from sottovoce.oracle.row_sums import RowSums, half, summation_error
+from sottovoce.problem.losses import Loss, Poisson, expect_one_output
+from sottovoce.problem.sites import NORM_SLACK, Sites
+
+DOUBLE: np.dtype[Any] = np.dtype(np.float64)
+# Shorter rows are clipped as if they were this long: the squares of much shorter ones underflow.
+_SHORTEST = 1e-150
+_ROWS_AT_ONCE = 1 << 16  # rows whose gradients are summed at a time, so that intermediate results stay in cache
+VARIATION = 0.5  # weight of the variation of counts beside the Hessian: more would leave that less exact
+
+
+@dataclass(frozen=True, eq=False)
+class LossSums(RowSums):
+    """The private rows of a stack of nodes, bound to a loss.
+
+    Args:
+        loss: of a record at a model.
+        max_grad_norm: clip each record's gradient to this norm, which then is c1.
+        dtype: of models and messages.
+    """
+
+    loss: Loss
+    max_grad_norm: float | None = field(default=None, kw_only=True)
+    dtype: np.dtype[Any] = field(default=DOUBLE, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.max_grad_norm is not None:
+            expect(0 < self.max_grad_norm < np.inf, "max_grad_norm > 0", max_grad_norm=self.max_grad_norm)
+        if self.sites.private:
+            refuse_single(self.dtype.name)
+        if self.sites.factors.shifts is not None and not isinstance(self.loss, Poisson):
+            # With other losses, the bound on predictions that a tight sensitivity depends on would not hold.
+            raise InputError(
+                f"Expected loss='poisson' with exposures, got loss={self.loss.name!r}. Leave them out, or learn counts."
+            )
+        # Errors number rows in the whole network, whichever process holds them.
+        before = 0 if self.others is None else int(self.network.sites.rows.offsets[self.others.first])
+        self.loss.labels.check(self.sites.labels, before)
+        if not np.isfinite(self.c1):
+            raise InputError(
+                f"Expected a bound on every record's gradient, got data_norm={self.sites.data_norm} and no "
+                "max_grad_norm. Declare a finite data_norm, or clip gradients with max_grad_norm."
+            )
+
+    @property
+    def d(self) -> int:
+        """Number of coordinates of a model."""
+        return self.sites.d * self.loss.outputs
+
+    @cached_property
+    def c1(self) -> float:
+        """Bound on the norm of one record's gradient: the smaller of the loss's Lipschitz constant and the clipping
+        norm.
+        """
+        bound = self.loss.lipschitz(self.sites.data_norm)
+        return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
+
+    def _spread(self, rounding: float) -> Spread:
+        """The bound on the spread as a fraction of 2 c1, plus `rounding` and the rounding of predictions; at most 1."""
+        norm = self.sites.data_norm * (1 + NORM_SLACK)
+        bound = knots_of(self.loss) * (norm / (2 * self.c1))
+        predictions = KNOTS * float(summation_error(np.asarray(float(self.sites.d))))
+        return Spread(norm * (1 + NORM_SLACK), np.minimum(bound * (1 + NORM_SLACK) + predictions + rounding, 1.0))
+
+    @cached_property
+    def _slope_cap(self) -> Floats | None:
+        """max_grad_norm / ||a||, the bound on a row's slope that clips its gradient: (rows, 1). None: no clipping."""
+        if self.max_grad_norm is None:
+            return None
+        with np.errstate(over="ignore"):  # an infinite bound does not clip
+            return (self.max_grad_norm / np.maximum(self.sites.rows.norms(), _SHORTEST))[:, None]
+
+    def _predictions(self, w: Array) -> Array:
+        """<w, a> + o for every row: (rows, runs), or (rows, runs, outputs) where there are several outputs."""
+        rows, outputs = self.sites.rows, self.loss.outputs
+        return self.sites.factors.shifted(rows.predict(w)) if outputs == 1 else rows.predict_vectors(w, outputs)
+
+    def gradients(self, w: Array, weights: Array) -> Array:
+        """The sums of the gradients of each node's records at w (nodes, d, runs), every one times its weight (rows,
+        runs), without a regulariser.
+
+        Formal guarantees: whatever w is, every record's gradient is finite and no longer than c1 (1 + 1e-12).
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = settled(self._predictions(w))
+        slopes = clipped(self.loss.slope(z, self.sites.labels[:, None], self.loss.theta), self._slope_cap)
+        rows = self.sites.rows
+        if self.loss.outputs == 1:
+            return rows.adjoint(slopes * weights)
+        return rows.adjoint_vectors(slopes * weights[..., None])
+
+    @cached_property
+    def _pieces(self) -> Ints:
+        """The first row of each piece that a block is cut into, and the number of rows at the end: (pieces + 1,)."""
+        blocks = self._block_rows.tolist()
+        return np.concatenate([np.arange(*ends, _ROWS_AT_ONCE) for ends in pairwise(blocks)] + [blocks[-1:]])
+
+    @cached_property
+    def _by_piece(self) -> "list[LossSums]":
+        """These rows where each piece is a node; small pieces share an object."""
+        pieces = self.sites.regrouped(self._pieces)
+        firsts = np.unique(self._pieces[:-1] // _ROWS_AT_ONCE, return_index=True)[1].tolist()
+        parts = (pieces.part(*ends) for ends in pairwise([*firsts, pieces.n]))
+        return [LossSums(part, part.n, self.loss, max_grad_norm=self.max_grad_norm) for part in parts]
+
+    def gradient_sum(self, w: Array) -> Array:
+        """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
+        w = w.astype(np.float64, copy=False)
+        by_piece = []
+        for some in self._by_piece:
+            counted = some.sites.factors.weighed(np.ones((len(some.sites.labels), 1)))
+            by_piece.append(some.gradients(np.broadcast_to(w, (some.n, *w.shape[1:])), counted))
+        firsts = np.searchsorted(self._pieces[:-1], self._block_rows[:-1])
+        total = self._total(np.add.reduceat(np.concatenate(by_piece), firsts, axis=0))
+        return total[None].astype(self.dtype, copy=False)
+
+    def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
+        """The l2 sensitivity of `gradient_sum` at w to one row replaced, or to all rows of a person: (1, 1, runs). The
+        rounding of a sum of at most `rows` rows in double precision is included.
+        """
+        exact = self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)
+        return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
+
+    def hessian_sum(self, w: Array) -> Array:
+        """The `half` of the sum of all records' Hessians u phi'' a a^T at one public model: (1, d, runs) -> (1, d (d +
+        1) / 2, runs). For losses of one output whose curvature is bounded.
+
+        Formal guarantees: whatever w is, 0 <= phi'' <= L as computed, the smoothness of the loss.
+        """
+        expect_one_output(self.loss, "A sum of Hessians")
+        most = self.loss.smoothness_bound
+        assert most is not None  # the caller has checked
+
+        def of_block(model: Floats, block: Sites) -> Floats:
+            z = self._finite_predictions(model, block)
+            curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
+            return half(block.rows.moments(block.factors.weighed(curvature.astype(np.float64, copy=False))))
+
+        models = w[0].astype(np.float64, copy=False).T
+        return np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)[None]
+
+    def _finite_predictions(self, w: Floats, block: Sites) -> Floats:
+        """Predictions (rows,) of a public model (d,) for the rows of a block, finite whatever the model is."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            z: Array = block.factors.shifted(block.rows.predict(w[None, :, None])[:, 0])
+        return settled(z).astype(np.float64, copy=False)
+
+    def hessian_sum_sensitivity(self, rows: int) -> float:
+        """The l2 sensitivity of `hessian_sum` to one row replaced: L times that of `moments`."""
+        bound = self.loss.smoothness_bound
+        assert bound is not None
+        return bound * self.moments_sensitivity(rows)
+
+    def variation_sum(self, w: Array) -> Array:
+        """Two sums over all rows of counts at one public model: of (count - mean)^2 / most^2, times `VARIATION`, and of
+        mean / most. Both are times L B^2, for one release together with `hessian_sum`: (1, d, runs) -> (1, 2, runs).
+        """
+        loss = self.loss
+        assert isinstance(loss, Poisson)  # the caller has checked
+        unit = loss.smoothness_bound * self.sites.data_norm**2
+
+        def of_block(model: Floats, block: Sites) -> Floats:
+            z = self._finite_predictions(model, block)
+            off = loss.slope(z, block.labels, loss.theta) / loss.most
+            rows = np.stack([VARIATION * off**2, loss.predict(z) / loss.most])
+            sums: Floats = unit * rows.sum(axis=1)
+            return sums
+
+        models = w[0].astype(np.float64, copy=False).T
+        return np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)[None]
+
+    def varied_hessian_sensitivity(self, rows: int) -> float:
+        """The l2 sensitivity of `hessian_sum` and `variation_sum` together to one row replaced: 1.5 L B^2
+        (docs/proofs/inference.md, Lemma 3), times the rows of a person if people are protected, plus rounding.
+        """
+        square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
+        rounding = 3 * rows * float(summation_error(np.asarray(float(rows))))
+        bound = self.loss.smoothness_bound
+        assert bound is not None
+        return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)
+
+
+def refuse_single(dtype: str) -> None:
+    """Raise `PrivacyError` for any precision but double; for private rows."""
+    if dtype != DOUBLE.name:
+        raise PrivacyError(
+            f"Expected dtype='float64' with private rows, got dtype={dtype!r}: in single precision, rounding lets one "
+            "row move a sum over many by more than the noise is calibrated for. Use float64."
+        )
+
+
+def clipped(slopes: Array, cap: Floats | None) -> Array:
+    """Slopes (rows, runs), or (rows, runs, outputs), clipped to a norm of at most their row's cap (rows, 1). Several
+    outputs are scaled together, and keep their direction.
+    """
+    if cap is None:
+        return slopes
+    if slopes.ndim == 2:
+        return np.clip(slopes, -cap, cap)
+    # Relative to the largest part, because the squares of small slopes underflow.
+    tiny = float(np.finfo(slopes.dtype).tiny)
+    largest = np.maximum(np.max(np.abs(slopes), axis=-1), tiny)
+    lengths = np.maximum(largest * np.sqrt(np.sum((slopes / largest[..., None]) ** 2, axis=-1)), tiny)
+    with np.errstate(over="ignore"):
+        shortened: Array = slopes * np.minimum(cap / lengths, 1.0)[..., None]
+    return shortened
+
+
+def settled(z: Array) -> Array:
+    """Predictions clipped to +-sqrt(the largest number), so that slopes are finite; NaN becomes the lower end.
+
+    <w, a> of a finite w may overflow, or be inf - inf. By this rule, which depends neither on the row nor on its label,
+    a record's slope is finite and within its bound for every w. So no message tells which row's product overflowed.
+    """
+    far = float(np.sqrt(np.finfo(z.dtype).max))
+    within: Array = np.fmin(np.fmax(z, -far), far)
+    return within
