@@ -193,7 +193,7 @@ def test_it_is_agreed_on():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"hold_out": 5}, "evaluate with hold_out, got evaluate=None.*say which share"),
+        ({"hold_out": 5}, "evaluate with hold_out, got evaluate=None.*give the share"),
         ({"hold_out": 1, "evaluate": 0.1}, "from 2 to 1000, of which one is held out, got hold_out=1"),
         ({"hold_out": 0, "evaluate": 0.1}, "got hold_out=0"),
         ({"hold_out": 2.5, "evaluate": 0.1}, "a whole number of rows .* got hold_out=2.5"),

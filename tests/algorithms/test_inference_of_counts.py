@@ -64,7 +64,7 @@ def test_without_noise_they_are_the_usual_ones_of_counts_that_vary_more(more):
     assert told.family == "poisson"
     assert told.lines[0].ratio == pytest.approx(math.exp(estimates[0]), rel=1e-3)
     assert "rate ratio" in str(told)
-    assert "how much more than that of Poisson" in " ".join(str(told).split())
+    assert "the dispersion, was estimated" in " ".join(str(told).split())
 
 
 def test_the_unit_of_exposure_moves_the_intercept_alone():
@@ -157,5 +157,5 @@ def test_messages_have_room_and_the_statement_says_it():
 def test_weights_are_refused_with_the_reason():
     x, e, y = drawn(300)
     known = {"y_max": 9, "data_norm": 2.0, "exposure_bound": 1.0, "inference": True}
-    with pytest.raises(InputError, match=r"rows that count alike with inference.*squares, which nobody releases"):
+    with pytest.raises(InputError, match=r"rows that count alike with inference.*squares, which are not released"):
         PrivatePoissonRegressor(1.0, **known).fit(x, y, exposure=e, sample_weight=np.ones(300))

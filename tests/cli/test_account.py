@@ -83,7 +83,7 @@ def test_epsilon_over_the_number_of_colluding_sites(answer, cli):
     assert (round(fewer[50]["epsilon"], 2), round(fewer[79]["epsilon"], 1)) == (1.47, 10.5)
     code, out, _ = cli("account", *asked)
     assert code == 0
-    assert "colluding sites, with the relay" in out
+    assert "colluding sites, with the message server" in out
 
 
 def test_without_sites_there_is_no_such_table(answer):

@@ -38,7 +38,7 @@ def test_a_trained_model_becomes_scikit_learn_s_own(cli, model, tmp_path):
     out = tmp_path / "m.joblib"
     code, said, err = cli("export", model, "--to", "sklearn", "--out", out)
     assert code == 0, err
-    assert "whoever opens one runs what is in it" in " ".join(said.split())
+    assert "opening it runs the code in it" in " ".join(said.split())
     own, made = models.load(model), joblib.load(out)
     x = np.random.default_rng(0).normal(size=(40, own.d))
     np.testing.assert_allclose(made.predict_proba(x), own.probabilities(x), rtol=1e-9, atol=1e-12)

@@ -317,7 +317,7 @@ def test_a_new_category_may_say_nothing(wards, tmp_path, cli, answer):
     z = w["age=[60,80)"] + w["town=x"] + loaded.schema.intercept * w["intercept"]  # ward adds nothing, nor a smoker
     found = [float(line["probability yes"]) for line in predicted(tmp_path / "p.csv")]
     assert found[1] == pytest.approx(1 / (1 + math.exp(-z)), abs=2e-6)
-    assert "2 rows predicted as if that column said nothing" in cli(
+    assert "2 rows predicted without that column" in cli(
         "predict", model, new, "--out", tmp_path / "q.csv", "--unknown", "other"
     )[1]  # fmt: skip
 

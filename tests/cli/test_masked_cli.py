@@ -51,7 +51,7 @@ def test_a_run_may_evaluate_its_own_model(capsys, tmp_path):
 def test_the_table_of_observers_is_printed(capsys):
     code, said = run(capsys, "--colluding", "2")
     assert code == 0
-    assert "colluding sites, with the relay" in said.out
+    assert "colluding sites, with the message server" in said.out
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_an_evaluation_takes_all_rows_that_its_noise_is_for(answer, cli, rows, t
     said = answer(*ask)
     assert said["rows"] == 600
     assert said["privacy"]["unit"] == Unit(2, 2).words
-    assert not any("taken on trust" in note for note in said["privacy"]["notes"])  # the file names people: counted
+    assert not any("assumed, not checked" in note for note in said["privacy"]["notes"])  # people are counted
     rows.write_text(rows.read_text() + "secret-0,30,no,no,north\n")
     code, _, err = cli(*ask)
     assert code == 2

@@ -40,7 +40,7 @@ def test_it_is_charged_and_kept_and_near_what_the_rows_say(model, clinic, tmp_pa
     assert said["answer"]["confusion"][0][0]["value"] != true["confusion"][0][0]
     code, shown, _ = cli("evaluate", model, clinic, "--private", "--epsilon", 0.5, "--budget", budget)
     assert code == 0
-    assert "may be handed on" in shown
+    assert "may be shared" in shown
     assert "95 % interval" in shown
     assert len(BudgetAccountant.load(budget)) == 2
 

@@ -137,8 +137,8 @@ def test_on_a_ring_a_real_site_has_less_than_the_consensus(clinic, tmp_path, giv
     sites = trained.problem.sites
     z = sites.rows.block(0, len(sites.labels)) @ own.T
     assert trained.learnt.risk["site"][0] == pytest.approx(np.mean(np.logaddexp(0, -z * sites.labels[:, None])))
-    assert "what a real site would get" in words(cli(*given, "--graph", "ring")[1])
-    assert "what a real site would get" not in words(cli(*given)[1])
+    assert "the model of a real site" in words(cli(*given, "--graph", "ring")[1])
+    assert "the model of a real site" not in words(cli(*given)[1])
 
 
 # -- what a model says ----------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_show_and_report_with_inference_say_nothing_that_it_withholds(counted, t
     text = words(cli("show", file)[1])
     assert "std err" in text
     assert "rate ratio" in text
-    assert f"nothing is said of them: {hidden.name}" in text
+    assert f"no numbers are shown: {hidden.name}" in text
     assert f"{known.estimate:.4g}" in text
     assert f"{bare:+.4g}" not in text
     assert NO_ERRORS not in text
@@ -299,7 +299,7 @@ def test_show_and_report_with_inference_say_nothing_that_it_withholds(counted, t
 def test_show_says_who_may_collude(given, tmp_path, cli):
     masked = ["train", *given[1:7], "--algorithm", "masked", "--epsilon", 8, "--rounds", 3, "--out", tmp_path / "run"]
     assert cli(*masked)[0] == 0
-    assert "colluding sites, with the relay" in cli("show", tmp_path / "run" / "model.safetensors")[1]
+    assert "colluding sites, with the message server" in cli("show", tmp_path / "run" / "model.safetensors")[1]
 
 
 # -- small things ---------------------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_an_option_of_another_name_is_suggested(cli):
 def test_help_on_nodes_is_true_for_files(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     text = words(cli("train", "--help")[1].replace("│", " "))
-    assert "the default is for packaged data. For a file: this, or --site-column." in text
+    assert "The default is for packaged data; a file needs this or --site-column." in text
 
 
 def test_shells_complete_commands():

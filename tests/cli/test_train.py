@@ -240,7 +240,7 @@ def test_help_shows_the_librarys_defaults(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     code, out, err = cli("train", "--help")
     assert (code, err) == (0, "")
-    for text in ("[default: 1e-05]", "[default: monotone]", "random-regular", "elastic-net", "Left out: planned"):
+    for text in ("[default: 1e-05]", "[default: monotone]", "random-regular", "elastic-net", "Default: planned"):
         assert text in out
     # Showing them must not make them look given.
     assert cli("train", "--algorithm", "admm", "--nodes", 3, "--rounds", 1, "--runs", 1, "--quiet")[0] == 0

@@ -138,14 +138,14 @@ def test_few_rows_get_a_ridge_and_no_numbers():
     assert np.abs(model.coef_).max() < 100
     assert not any(line.identified for line in model.summary().lines)
     assert not model.summary().figures[0].identified
-    assert "nothing is said of them: x0, x1, x2, intercept, R^2." in str(model.summary())
+    assert "no numbers are shown: x0, x1, x2, intercept, R^2." in str(model.summary())
 
 
 def test_what_has_no_bound_is_refused_and_budgets_are_charged():
     x, y = rows(200)
     with pytest.raises(InputError, match="y_bounds as two finite numbers"):
         fit(x, y, y_bounds=(-math.inf, math.inf))
-    with pytest.warns(PrivacyLeakWarning, match="bounds of y were read off"):
+    with pytest.warns(PrivacyLeakWarning, match="bounds of y were computed from"):
         PrivateLinearRegression(data_norm=2.0).fit(x, y)
     accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
     fit(x, y, accountant=accountant, random_state=None)

@@ -162,8 +162,8 @@ def test_no_warning_if_everything_public_is_given(two, numbers, quick):
 @pytest.mark.parametrize(
     ("change", "note"),
     [
-        ({"data_norm": None}, "data_norm was read off the private rows"),
-        ({"classes": None}, "classes were read off the private labels"),
+        ({"data_norm": None}, "data_norm was computed from the private rows"),
+        ({"classes": None}, "classes were taken from the private labels"),
         ({"random_state": 0}, "noise came from a seed"),
         ({"random_state": np.random.RandomState(0)}, "noise came from a seed"),
         ({"epsilon": math.inf}, "no noise is added"),
@@ -179,7 +179,7 @@ def test_what_is_not_covered_is_said_twice(two, quick, change, note):
 
 
 def test_bounds_of_labels_read_off(numbers, quick):
-    with pytest.warns(PrivacyLeakWarning, match="bounds of y were read off"):
+    with pytest.warns(PrivacyLeakWarning, match="bounds of y were computed from"):
         model = PrivateRobustRegressor(1.0, **quick, data_norm=3.0).fit(*numbers)
     assert model.y_bounds_ == (numbers[1].min(), numbers[1].max())
 

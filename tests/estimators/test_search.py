@@ -179,7 +179,7 @@ def test_the_number_of_fits_shows_in_no_warning_log_or_line(base, two, monkeypat
         caplog.clear()
     assert told[0] == told[1] == told[2]
     messages = told[0][0]
-    assert sum("data_norm was read off" in message for message in messages) == 1
+    assert sum("data_norm was computed from" in message for message in messages) == 1
     assert not any("fit number" in message for message in messages)
 
 
@@ -232,7 +232,7 @@ def test_an_answer_comes_at_a_multiple_of_a_public_time(base, two, monkeypatch):
 
 def test_leaks_are_said_once(base, two):
     model = base.set_params(data_norm=None)
-    with pytest.warns(PrivacyLeakWarning, match="data_norm was read off") as caught:
+    with pytest.warns(PrivacyLeakWarning, match="data_norm was computed from") as caught:
         found = PrivateSearch(model, {"lam": [1e-4]}, runs=5).fit(*two)
     assert len(caught) == 1
-    assert "data_norm was read off" in found.privacy_.prose()
+    assert "data_norm was computed from" in found.privacy_.prose()

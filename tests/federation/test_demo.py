@@ -119,14 +119,14 @@ def test_a_demonstration_can_be_looked_at_afterwards(both, tmp_path):
     _, _, out = both
     for way, words in (
         ("masked", "and the transcripts are the same"),
-        ("own", "whoever heard a message heard the same"),
+        ("own", "all sites that received a message received the same"),
     ):
         assert main(["federation", "watch", str(out / way), "--out", str(tmp_path / "page.html")]) == 0
         page = (tmp_path / "page.html").read_text()
         assert words in page
         assert "in rounds 1 to 6" in page
         assert page.count('<p class="good">done</p>') == 5
-        assert ("colluding sites, with the relay" in page) == (way == "masked")
+        assert ("colluding sites, with the message server" in page) == (way == "masked")
 
 
 def test_the_models_are_as_good_as_the_simulator_says(demo):

@@ -524,7 +524,7 @@ def test_the_commands_lead_to_one_signed_model_and_the_seeds_are_gone(typed, cap
         statement = (folder / "statement.txt").read_text()
         flat = " ".join(statement.split())
         assert "at most 1 of the 3 sites collude" in flat
-        assert "Against whoever carries the messages and so many colluding sites, epsilon is at most" in flat
+        assert "Against whoever carries the messages together with sites, epsilon is at most" in flat
         assert "In this simulation" not in flat
         assert not (place / f"{name}.seed").exists()
         verify = ["site", "verify", f"--federation={place / 'federation.toml'}", str(folder / "statement.txt")]
@@ -540,7 +540,7 @@ def test_the_commands_lead_to_one_signed_model_and_the_seeds_are_gone(typed, cap
     capsys.readouterr()
     assert main(["federation", "show", str(place / "federation.toml")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "and then two that say how good the last of them is" in shown
+    assert "and then two that evaluate the last of them" in shown
     assert "30 % for the evaluation" in shown
     secret = (place / "copy").read_bytes()
     assert not any(secret in file.read_bytes() for file in (place / "berlin-state").rglob("*") if file.is_file())

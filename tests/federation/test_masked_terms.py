@@ -267,7 +267,7 @@ def test_from_keys_to_a_table_of_observers_and_signatures(place):
     assert list(shown) == ["0", "1", "2", "3"]
     for line in table:
         assert line.epsilon <= float(shown[str(line.colluding)]) <= line.epsilon * 1.0001
-    for fact in ("Promise to every site, if at most 1 sites collude", "every sum holds at least 4 sites",
+    for fact in ("Promise to every site, if at most 1 sites collude", "every sum includes at least 4 sites",
                  "one of at least 3 shares",
                  a.member("rome").mask_key.fingerprint, a.member("rome").public_key.fingerprint):  # fmt: skip
         assert fact in told.replace("\n", " "), fact

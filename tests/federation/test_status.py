@@ -79,7 +79,7 @@ def test_a_process_that_was_killed_is_not_said_to_run(folder, capsys):
     data = json.loads((folder / FILE).read_text())
     (folder / FILE).write_text(json.dumps(data | {"process": child}))
     assert main(["site", "status", "--state", str(folder.parent)]) == 0
-    assert "it ended without a word" in " ".join(capsys.readouterr().out.split())
+    assert "it ended without a message" in " ".join(capsys.readouterr().out.split())
 
 
 def test_why_it_stopped_is_said_and_an_infinite_total_is_none(folder):

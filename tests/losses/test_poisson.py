@@ -130,7 +130,7 @@ def test_with_noise_it_is_private_and_near():
 
 def test_the_largest_count_that_was_not_told_is_a_leak():
     x, y = counted(200)
-    with pytest.warns(PrivacyLeakWarning, match="largest count was read off"):
+    with pytest.warns(PrivacyLeakWarning, match="largest count was computed from"):
         model = PrivatePoissonRegressor(5.0, data_norm=1.8).fit(x, y)
     assert model.y_bounds_ == (0.0, y.max())
 

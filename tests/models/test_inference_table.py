@@ -105,7 +105,7 @@ def test_the_command_shows_it_as_text_json_and_csv(folder, capsys):
 def test_the_report_draws_it(folder):
     assert main(["report", str(folder / "schema")]) == 0
     page = (folder / "schema" / "report.html").read_text()
-    assert "How sure the coefficients are" in page
+    assert "Coefficients with intervals" in page
     assert "All standard errors" in page
 
 

@@ -92,7 +92,7 @@ def test_against_all_others_local_noise_is_what_is_left():
     found = made([500] * 4, 6, colluding=3, max_rounds=10)
     assert found.predicted.masked is None
     assert found.way == "local"
-    assert "nothing is hidden but by a site's own noise" in found.ways
+    assert "only a site's own noise hides its rows" in found.ways
     assert found.ways.endswith("Take local noise.")
 
 

@@ -109,6 +109,6 @@ def test_other_losses(arguments, name):
 def test_without_a_terminal_progress_is_lines_and_settings_come_first():
     shown = run(*[option for option in SHAPE if option != "--quiet"])
     assert shown.stderr.count("Trying on made-up tables") == 6
-    assert shown.stdout.index("diameter") < shown.stdout.index("Mean loss that is foretold")
+    assert shown.stdout.index("diameter") < shown.stdout.index("Predicted mean loss")
     assert "No model, always the same answer" in shown.stdout
     assert "masked sums" in shown.stdout

@@ -68,7 +68,7 @@ def test_everything_is_there_and_nothing_is_fetched(run):
     assert "script" not in seen.tags
     assert not re.search(r"url\((?!#)", text)
     model = folder.read(run).model
-    for words in (*model.names[:5], "site-5", "differential privacy with epsilon = 1 ", "read off the rows"):
+    for words in (*model.names[:5], "site-5", "differential privacy with epsilon = 1 ", "computed from the rows"):
         assert words.replace("&", "&amp;") in text, words
 
 
@@ -167,7 +167,7 @@ def test_a_private_evaluation_is_drawn_and_told_apart(run, tmp_path):
     assert any(name.startswith("roc-") for name in seen.ids)
     assert any(name.startswith("calibration-") for name in seen.ids)
     assert "covered by the guarantee that goes with it" in text
-    assert "the private evaluation and the settings was read off the rows" in " ".join(text.split())
+    assert "the private evaluation and the settings was computed from the rows" in " ".join(text.split())
     assert "evaluation" not in Seen((run / "report.html").read_text()).ids
     (copy / "evaluation.json").unlink()
     found.save(copy / "evaluation.json")  # it does not say whose it is

@@ -48,7 +48,7 @@ def test_the_text_is_the_schema_one_entry_a_line(written):
     for entry in made.schema.unreviewed:
         assert f'    "{entry}",\n' in made.text()
     assert "# Left out: 'id', by its name it identifies rows or people" in made.text()
-    with pytest.raises(PrivacyError, match=r"label\.classes.*still marked as read off a file"):
+    with pytest.raises(PrivacyError, match=r"label\.classes.*still marked as taken from a file"):
         require_reviewed(made.schema)
     reviewed = Schema.loads(re.sub(r"unreviewed = \[.*?\]", "unreviewed = []", made.text(), flags=re.DOTALL))
     require_reviewed(reviewed)

@@ -80,7 +80,7 @@ REFUSED = {
 def test_refused_by_name(written, schema, content, told):
     path = written(content)
     before = hashlib.sha256(path.read_bytes()).hexdigest()
-    hidden = re.sub("(, column '.*?'), got '.*?'", r"\1, got what is not quoted here .*", told)
+    hidden = re.sub("(, column '.*?'), got '.*?'", r"\1, got a private value, not shown here .*", told)
     with pytest.raises(InputError, match=hidden) as caught:
         files.encode(path, schema)
     if told != hidden:  # only who asks what is wrong with a file is shown what it holds
@@ -117,7 +117,7 @@ def test_a_record_longer_than_a_block(written, schema, monkeypatch):
 
 def test_a_giant_field_is_shown_in_short(written, schema):
     path = written(HEADER + ROWS[0].replace("ill", "z" * 1_000_000))
-    with pytest.raises(InputError, match="row 1, column 'outcome', got what is not quoted") as caught:
+    with pytest.raises(InputError, match="row 1, column 'outcome', got a private value, not shown here") as caught:
         files.encode(path, schema)
     assert "zzz" not in str(caught.value)
     (problem,) = files.check(path, schema).problems

@@ -67,7 +67,7 @@ def test_it_says_how_far_each_is_and_what_is_spent_and_left():
     said = "berlin computes round 4 of 8 ε spent at δ = 0.0001 0.75 of 2 still fits under the cap: 1.35;"
     assert said in words(found["status"])
     assert words(found["status"]).count("0.75 of 2") == 3
-    assert "way of speaking masked sums run abababababab" in words(found["facts"])
+    assert "noise masked sums run abababababab" in words(found["facts"])
 
 
 def test_what_was_spent_is_never_rounded_down_and_what_is_left_never_up():
@@ -106,11 +106,11 @@ def test_it_draws_the_size_of_what_was_opened_and_says_it_in_numbers():
 
 def test_the_guarantee_is_that_of_the_agreement_of_these_logs_and_of_no_other():
     found = drawn(three())["guarantee"]
-    assert "colluding sites, with the relay epsilon 0 0.5 1 1 assumed 4 2.5" in words(found)
+    assert "colluding sites, with the message server epsilon 0 0.5 1 1 assumed 4 2.5" in words(found)
     other = drawn(three(), replace(TERMS, digest="ee" * 32))
     assert "epsilon = 1" not in other["guarantee"]
     assert "2.5" not in other["guarantee"]
-    assert "A log is of another agreement" in words(other["facts"])
+    assert "A log belongs to another agreement" in words(other["facts"])
     assert "--federation" in drawn(three(), None)["guarantee"]
 
 
@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_said():
     among = [*three(), told(began("wien", run="ee" * 16)), told(done(3), name="rom"), SiteStory("bern"), three()[0]]
     facts = words(drawn(among, None)["facts"])
     for text in ("wien is in another run", "The log of rom begins in the middle", "no line in the log of bern yet",
-                 "Several logs are of a site that calls itself berlin"):  # fmt: skip
+                 "Several logs are of a site with the name berlin"):  # fmt: skip
         assert text in facts
 
 

@@ -232,9 +232,10 @@ class Analysis(PrivateMethod):
             )
         assumption = f"at most {c} of the {n} sites collude" if c else f"none of the {n} sites colludes with another"
         rests = (
-            f"It is assumed that {assumption}, the relay with them, and that every sum holds at least {u} sites. Masks"
-            " come from keys that two sites share, so this guarantee is computational: it holds against whoever cannot"
-            f" break them.{sparse} One member can spoil a sum, and is not found out."
+            f"It is assumed that {assumption}, and that every sum includes at least {u} sites. The message"
+            " server counts as one that colludes. Masks come from keys that two sites share, so this guarantee is"
+            f" computational: it holds against whoever cannot break them.{sparse} One member can spoil a sum without"
+            " being found out."
         )
         simulated = (
             "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"

@@ -40,7 +40,7 @@ KINDS = MOMENTS_OF, DESCENT, HESSIAN, LAST, EVALUATION = (
     "second moments", "descent", "Hessian", "last gradient", "evaluation",
 )  # fmt: skip
 _JUDGED = (
-    ", and then two that say how good the last of them is: how many rows have a score in each of many narrow cells, "
+    ", and then two that evaluate the last of them: how many rows have a score in each of many narrow cells, "
     "and counts of scores by label, or sums of clipped errors"
 )
 
@@ -79,7 +79,7 @@ class MaskedNewton(Analysis):
         expect(part is None or 0 < part < 1, "evaluate as a share of the budget between 0 and 1", evaluate=part)
         expect(
             part is None or math.isfinite(self.epsilon), "a finite epsilon with evaluate",
-            "What is told of the model would be read off the rows, and look as if it were covered: leave evaluate out",
+            "The evaluation would be computed without noise, and look as if it were covered: leave evaluate out",
             epsilon=self.epsilon,
         )  # fmt: skip
         self._expect_held_out()
@@ -124,7 +124,7 @@ class MaskedNewton(Analysis):
                hold_out=every)  # fmt: skip
         expect(
             self.evaluate is not None, "evaluate with hold_out",
-            "Rows that are neither learnt from nor evaluated on are lost: say which share of the budget evaluates",
+            "Rows that are neither learnt from nor evaluated on are lost: give the share of the budget for evaluate",
             evaluate=self.evaluate,
         )  # fmt: skip
 
@@ -237,7 +237,7 @@ class MaskedNewton(Analysis):
         )  # fmt: skip
         expect(
             not self.inference or site.sites.factors.weights is None, "rows that count alike with inference",
-            "How sure a coefficient is depends on what weights stand for, and on their squares, which nobody releases: "
+            "Standard errors depend on what weights stand for, and on their squares, which are not released: "
             "leave inference or the weights out", weights=True,
         )  # fmt: skip
         if site.network.sites.n == site.n:

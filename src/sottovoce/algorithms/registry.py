@@ -140,13 +140,13 @@ def expect_own(name: str, given: Mapping[str, object]) -> None:
             )
         if setting not in own and setting == "inference":
             raise InputError(
-                f"Expected algorithm='masked' with inference, got algorithm={name!r}: only sums over all rows say how "
-                "sure a coefficient is. Choose masked, or leave inference out."
+                f"Expected algorithm='masked' with inference, got algorithm={name!r}: standard errors are "
+                "computed from sums over all rows. Choose masked, or leave inference out."
             )
         if setting not in own and setting in ("evaluate", "hold_out"):
             raise InputError(
-                f"Expected algorithm='masked' with {setting}, got algorithm={name!r}: with noise of its own at every "
-                "site counts would drown in it. Choose masked, or leave it out: sottovoce evaluate --private."
+                f"Expected algorithm='masked' with {setting}, got algorithm={name!r}: if every site adds "
+                "noise of its own, counts are lost in it. Choose masked, or leave it out: sottovoce evaluate --private."
             )
         if setting not in own:
             raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")

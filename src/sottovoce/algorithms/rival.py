@@ -189,7 +189,7 @@ def argmin(site: Oracle, pull: Array, curvature: Array, start: Array, tolerance:
             raise
         # The failure itself cannot be hidden: a model that is further off is not paid for.
         raise SottovoceError(
-            f"Expected an argmin to be certified to tolerance={tolerance:g}, got none. By how much is not told, since "
+            f"Expected an argmin to be certified to tolerance={tolerance:g}, got none. By how much is not said, since "
             "the rows are private. Use a larger rho; this run is spent."
         ) from None
 

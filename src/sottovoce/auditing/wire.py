@@ -64,8 +64,8 @@ class WireAudit(NamedTuple):
             end = f"The noise that was agreed on costs epsilon = {self.stated:.4g}. {end}"
         return (
             f"Claimed: epsilon = {self.claimed:.4g} at delta = {self.delta:g}. The messages of {len(self.sites)} sites "
-            f"hold {self.size:.4f} times the noise that this needs, read off {self.numbers} numbers: epsilon is at "
-            f"least {self.lower:.3g} with {100 * self.confidence:g} % confidence, if {ASSUMPTION}. {end}"
+            f"hold {self.size:.4f} times the noise that this needs, estimated from {self.numbers} numbers: epsilon is "
+            f"at least {self.lower:.3g} with {100 * self.confidence:g} % confidence, if {ASSUMPTION}. {end}"
         )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sottovoce.privacy.observers import Sight
 
 _ANY_TWO, _BATCH, _HOW = "Any two give the third; all three are checked", "Sampled steps", "How"
-_MASKED = "Masked sums: epsilon over the number of colluding sites"
+_MASKED = "Masked sums: epsilon by number of colluding sites"
 _PEOPLE = "People instead of rows"
 # Beyond these the number of steps no longer fits a float exactly.
 _MOST_SIGMA, _MOST_STEPS = 1e8, 10**15
@@ -37,13 +37,13 @@ class AccountOptions:
     rows: int | None = option(None, _BATCH, "Rows of the site that has the fewest.")
     batch_size: int | None = option(None, _BATCH, "Rows of a batch.")
     sampling: str | None = option(None, _BATCH, "How a batch is drawn.")
-    rows_per_person: int | None = option(None, _PEOPLE, "The most rows of a person at a site.")
-    sites_per_person: int | None = option(None, _PEOPLE, "The most sites that a person has rows at. Left out: one.")
-    sites: int | None = option(None, _MASKED, "Sites whose sums the steps open.")
+    rows_per_person: int | None = option(None, _PEOPLE, "Most rows of one person at a site.")
+    sites_per_person: int | None = option(None, _PEOPLE, "Most sites at which one person has rows. Default: one.")
+    sites: int | None = option(None, _MASKED, "Number of sites.")
     colluding: int | None = option(
-        None, _MASKED, "Sites that epsilon and sigma reckon with. Left out: fewer than half, at least one."
+        None, _MASKED, "Colluding sites that epsilon and sigma allow for. Default: fewer than half, at least one."
     )
-    least_sites: int | None = option(None, _MASKED, "Sites that a sum must hold. Left out: all.")
+    least_sites: int | None = option(None, _MASKED, "Least number of sites in a sum. Default: all.")
 
     def __post_init__(self) -> None:
         three = {"epsilon": self.epsilon, "sigma": self.sigma, "steps": self.steps}

@@ -18,7 +18,7 @@ _LISTED = 20  # numbers of rows that are shown to people
 _MODEL = typer.Argument(help="Model file, as training leaves it: model.safetensors.", show_default=False)
 _FILE = typer.Argument(help="CSV or Parquet file with the columns of the model's schema.", show_default=False)
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.")
-_DELIMITER = typer.Option(help="What separates the fields of a CSV file: , ; | or tab. Else what the schema says.")
+_DELIMITER = typer.Option(help="Field separator of a CSV file: , ; | or tab. Default: as in the schema.")
 
 
 def predict(
@@ -36,7 +36,7 @@ def predict(
         str,
         typer.Option(
             help="A category that the schema neither lists nor has an 'other' level for: refuse the file, skip the row "
-            "and list it, or predict it as if the column said nothing (other)."
+            "and list it, or predict it without the column (other)."
         ),
     ] = "refuse",
     json: Annotated[bool, _JSON] = False,
@@ -71,7 +71,7 @@ def _unlisted(written: "Written", *, skipped: bool) -> Iterator[str]:
 
     if written.unknown:
         which = ", ".join(map(str, written.unknown[:_LISTED])) + (", ..." if len(written.unknown) > _LISTED else "")
-        became = "skipped" if skipped else "predicted as if that column said nothing"
+        became = "skipped" if skipped else "predicted without that column"
         many = counted(len(written.unknown), "row")
         yield f"Categories that the schema does not list: {many} {became}, of the file's rows {which}."
         if len(written.unknown) > _LISTED:
@@ -89,25 +89,27 @@ def evaluate(
     delimiter: Annotated[str | None, _DELIMITER] = None,
     private: Annotated[
         bool,
-        typer.Option("--private", help="From noisy sums over the rows, to be handed on.", rich_help_panel=_PANEL),
+        typer.Option(
+            "--private", help="Compute the figures from noisy sums, so that they may be shared.", rich_help_panel=_PANEL
+        ),
     ] = False,
     epsilon: Annotated[
-        float | None, typer.Option(help="What the evaluation may cost the rows.", rich_help_panel=_PANEL)
+        float | None, typer.Option(help="Privacy budget of the evaluation.", rich_help_panel=_PANEL)
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Left out: 1e-5, or less for many rows.", rich_help_panel=_PANEL)
+        float | None, typer.Option(help="Default: 1e-5, or less for many rows.", rich_help_panel=_PANEL)
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(help="Sites whose rows these are together, simulated. Left out: 1.", rich_help_panel=_PANEL),
+        typer.Option(help="Simulated sites that hold the rows. Default: 1.", rich_help_panel=_PANEL),
     ] = None,
     colluding: Annotated[
-        int | None, typer.Option(help="Sites that may collude. Left out: fewer than half.", rich_help_panel=_PANEL)
+        int | None, typer.Option(help="Sites that may collude. Default: fewer than half.", rich_help_panel=_PANEL)
     ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Of two classes: the probability from which on the second is decided for. Left out: 0.5.",
+            help="Of two classes: the least probability at which the second is predicted. Default: 0.5.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -117,7 +119,7 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Keep it in this new JSON file; RUN/evaluation.json is drawn by sottovoce report RUN.",
+            help="Write it to this new JSON file; sottovoce report RUN shows RUN/evaluation.json.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -125,8 +127,8 @@ def evaluate(
 ) -> None:
     """Say how good a model is on labelled rows.
 
-    Figures are read off the rows without noise: keep them to yourself. With --private they come from noisy sums, with
-    intervals, and cost the rows an epsilon.
+    Figures are computed without noise: keep them to yourself. With --private they come from noisy sums, have
+    intervals, and cost an epsilon.
     """
     from sottovoce.files import models
     from sottovoce.files.models import apply
@@ -154,8 +156,8 @@ def evaluate(
 
 
 _ADDS_UP = (
-    "Every release from the same rows costs, and costs add up: nobody counts them here. Give the budget of these rows: "
-    "--budget FILE."
+    "Every release from the same rows costs, and costs add up: nothing counts them here. Give the budget of these "
+    "rows: --budget FILE."
 )
 _PRINTED = "Its cost is spent, so the evaluation is printed instead, as JSON: keep what was printed."
 
@@ -170,7 +172,7 @@ def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: di
 
     if asked["epsilon"] is None:
         raise InputError(
-            "Expected --epsilon with --private, got none. Say what the evaluation may cost: --epsilon 0.5."
+            "Expected --epsilon with --private, got none. Give the privacy budget of the evaluation: --epsilon 0.5."
         )
     out, budget = asked["out"], asked["budget"]
     if out is not None:
@@ -224,8 +226,8 @@ def _show(model: Any, found: Any) -> None:
         "rows": (f"{found.rows:,}", ""),
         f"{model.loss.name} loss, mean": (_digits(found.risk, ".4f"), _digits(nothing["risk"], ".4f")),
         "accuracy": (_share(found.accuracy), _share(found.majority)),
-        f"found of {found.positive} (recall)": (_share(found.recall), ""),
-        f"right where it says {found.positive} (precision)": (_share(found.precision), ""),
+        f"recall of {found.positive}": (_share(found.recall), ""),
+        f"precision of {found.positive}": (_share(found.precision), ""),
         "average precision" + (f" of {found.rare_class}, which is rare" if found.rare_class else ""): (
             _share(found.average_precision), _share(nothing["average_precision"]),
         ),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sottovoce.auditing.releases import Release
     from sottovoce.simulation.devices import DeviceName, Precision
 
-_WHAT, _WHO, _HOW = "What is attacked", "Who looks on", "How"
+_WHAT, _WHO, _HOW = "What is attacked", "Observer", "How"
 _OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "batch_size", "sampling",
         "colluding")  # fmt: skip
 _OF_ALL = {"epsilon", "sites", "rows", "view", "runs", "confidence", "noise", "device", "dtype", "seed"}  # with --all
@@ -33,33 +33,32 @@ class AuditOptions:
     """Options of `audit`; None is an option that was not given."""
 
     algorithm: str | None = option(None, _WHAT, "Algorithm by its name.")
-    form: str = option("fair", _WHAT, "Form of a rival.")
+    form: str = option("fair", _WHAT, "Rival algorithms: fair or published noise.")
     epsilon: float | None = option(None, _WHAT, "The claim: total budget over all rounds.")
     delta: float | None = option(None, _WHAT, "Chance of failure that the claim allows for.")
-    rounds: int | None = option(None, _WHAT, "How often sites speak.")
+    rounds: int | None = option(None, _WHAT, "Rounds of messages.")
     local_steps: int | None = option(None, _WHAT, "Noisy steps in a round.")
     rho: float | None = option(None, _WHAT, "Penalty of ADMM.")
     lam: float | None = option(None, _WHAT, "Weight of the regulariser.")
     diameter: float | None = option(None, _WHAT, "Diameter that scales the steps.")
-    loss: str | None = option(None, _WHAT, "Loss. Left out: one with which the claim can be attained.")
-    sensitivity: str | None = option(None, _WHAT, "What noise is for: the worst model (plain), or the one at hand.")
-    batch_size: int | None = option(None, _WHAT, "Rows of a batch. Left out: all.")
+    loss: str | None = option(None, _WHAT, "Loss. Default: one with which the claim can be attained.")
+    sensitivity: str | None = option(None, _WHAT, "Noise fits the worst model (plain), or the current one.")
+    batch_size: int | None = option(None, _WHAT, "Rows of a batch. Default: all.")
     sampling: str | None = option(None, _WHAT, "How a batch is drawn.")
-    sites: int | None = option(None, _WHAT, "How many sites. Left out: two, or three for masked sums.")
+    sites: int | None = option(None, _WHAT, "How many sites. Default: two, or three for masked sums.")
     rows: int | None = option(None, _WHAT, "Rows of every site, made up for the attack.")
-    view: str | None = option(None, _WHO, "What the observer sees. Left out: the most that the claim is about.")
+    view: str | None = option(None, _WHO, "What the observer sees. Default: the most that the claim covers.")
     colluding: int | None = option(
         None,
         _WHO,
-        "Of masked sums: sites that tell the observer all they know. It moves both: the noise is set for so "
-        "many, and so many are played.",
+        "Masked sums: sites that collude with the observer. The noise is set for this number, and the attack uses it.",
     )
-    runs: int = option(10_000, _HOW, "Runs to be judged, in each of two worlds.")
+    runs: int = option(10_000, _HOW, "Runs to evaluate, with each of the two rows.")
     confidence: float = option(0.95, _HOW, "Confidence of the lower bounds.")
     noise: str = option("seeded", _HOW, "Noise of a simulation (seeded), or the operating system's (system).")
-    device: str = option("cpu", _HOW, "Where it runs.")
+    device: str = option("cpu", _HOW, "Device to compute on.")
     dtype: str = option("float64", _HOW, "Precision.")
-    seed: int | None = option(None, _HOW, "Of the simulated noise. Left out: drawn, and told.")
+    seed: int | None = option(None, _HOW, "Seed of the simulated noise. Default: drawn, and printed.")
 
 
 class AuditCommand(HelpfulCommand):

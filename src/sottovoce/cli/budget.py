@@ -11,7 +11,7 @@ from sottovoce.errors import InputError
 
 budget_app = typer.Typer(
     name="budget",
-    help="One budget for all that is ever trained on a data set: make one, look at it.",
+    help="One budget for everything that is ever trained on a data set: create it, show it.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -22,16 +22,16 @@ _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object inste
 @budget_app.command()
 def new(
     file: _File,
-    epsilon: Annotated[float, typer.Option(help="For everything together.")],
-    delta: Annotated[float, typer.Option(help="For everything together.")] = 1e-5,
+    epsilon: Annotated[float, typer.Option(help="Epsilon of everything together.")],
+    delta: Annotated[float, typer.Option(help="Delta of everything together.")] = 1e-5,
     mixed: Annotated[
         bool,
-        typer.Option("--mixed", help="Take charges of any kind at any time, for about a tenth more epsilon."),
+        typer.Option("--mixed", help="Allow charges of any kind at any time, for about a tenth more epsilon."),
     ] = False,
     rows_per_person: Annotated[
-        int | None, typer.Option(help="Protect people: the most rows of one at a site. Left out: single rows.")
+        int | None, typer.Option(help="Protect people: most rows of one person at a site. Default: single rows.")
     ] = None,
-    sites_per_person: Annotated[int, typer.Option(help="The most sites that a person has rows at.")] = 1,
+    sites_per_person: Annotated[int, typer.Option(help="Most sites at which one person has rows.")] = 1,
 ) -> None:
     """Start a budget. Every data set has one, for all time: start it before anything is trained.
 

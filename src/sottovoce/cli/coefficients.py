@@ -21,8 +21,9 @@ def coefficients(
 ) -> None:
     """Show every coefficient with standard error, interval, z, p and odds or rate ratio, in the units of the columns.
 
-    Standard errors hold the privacy noise. What is not identified at the budget is named, without numbers. It must have
-    been asked for before training: sottovoce train --algorithm masked --inference.
+    Standard errors and intervals cover sampling error and privacy noise. Coefficients that are not identified at this
+    budget are named without numbers. The model must have been trained for it:
+    sottovoce train --algorithm masked --inference.
     """
     from sottovoce.cli.output import print_json, show
     from sottovoce.document import Code

@@ -24,10 +24,12 @@ _NUMBERS = ("huber", "absolute", "quantile", "smoothed-quantile")
 class _Members:
     """Who speaks with whom, and of which rows."""
 
-    name: str | None = option(None, _WHO, "Name of the federation, for people.")
-    graph: str | None = option(None, _WHO, "Who hears whom, by the name of a graph. Or use --edge.")
+    name: str | None = option(None, _WHO, "Name of the federation, for readers.")
+    graph: str | None = option(None, _WHO, "Who exchanges messages: name of a graph. Or use --edge.")
 
-    schema: str | None = option(None, _DATA, "Schema file: how rows become numbers. Or give the next two.")
+    schema: str | None = option(
+        None, _DATA, "Schema file: how rows become numbers. Or give --features and --data-norm."
+    )
     features: int | None = option(None, _DATA, "Columns of a site's matrix, where sites bring arrays.")
     data_norm: float | None = option(None, _DATA, "Bound on the norm of every row, where sites bring arrays.")
 
@@ -37,12 +39,12 @@ class AgreementDraft(AlgorithmOptions, _Members):
     """Options of an agreement; None is one that was not given."""
 
     sites_per_person: int | None = option(
-        None, PRIVACY, "Where the schema names people: the most sites that a person has rows at."
+        None, PRIVACY, "If the schema protects people: most sites at which one person has rows."
     )
-    grid_bits: int | None = option(None, PRIVACY, "How fine the noise's grid is.")
-    message_radius: float | None = option(None, PRIVACY, "Largest norm of a message. Left out: 100 times the diameter.")
+    grid_bits: int | None = option(None, PRIVACY, "Bits of the grid on which noise is drawn.")
+    message_radius: float | None = option(None, PRIVACY, "Largest norm of a message. Default: 100 times the diameter.")
 
-    policy: str | None = option(None, _LOST, "wait, stop or go-on.")
+    policy: str | None = option(None, _LOST, "What to do then: wait, stop or go-on.")
     wait_seconds: float | None = option(None, _LOST, "How long a neighbour may be silent.")
     go_on_after_round: int | None = option(None, _LOST, "With go-on: the last round that waits for everyone.")
 
@@ -64,9 +66,7 @@ def agreement(draft: AgreementDraft) -> "Agreement":
 
     for needed in ("epsilon", "delta"):
         if getattr(draft, needed) is None:
-            raise InputError(
-                f"Expected --{needed}: how much privacy each site gives up is for people to say, got none."
-            )
+            raise InputError(f"Expected --{needed}: people must decide how much privacy each site gives up, got none.")
     members = tuple(_member(text) for text in draft.site)
     schema = None if draft.schema is None else Schema.load(draft.schema)
     features, data_norm = _shape(draft, schema)
@@ -206,7 +206,7 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement") -> "PrivateMethod
     if name == MASKED:
         if draft.colluding is None:
             raise InputError(
-                "Expected --colluding with masked sums: how many sites may tell each other and the relay all they know "
+                "Expected --colluding with masked sums: how many sites may collude, with the message server too, "
                 "is for people to say, got none. Epsilon holds against that many, and no more."
             )
         given["least_sites"] = len(open_terms.sites) if draft.least_sites is None else draft.least_sites

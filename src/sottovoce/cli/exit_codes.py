@@ -13,15 +13,16 @@ EXIT_CODES: dict[int, str] = {
     "run the same command again when it is back",
     TWICE: "this site's identity is used twice; find the other process, or the old copy of the state folder",
     DAMAGED: "ledger or journal are damaged or do not belong together; release nothing, restore them",
-    UNREACHABLE: "the message server cannot be reached, or refuses us; run the same command again when it is back",
+    UNREACHABLE: "the message server cannot be reached, or refuses this site; run the same command again when "
+    "it is back",
     LEFT_BEHIND: "the others went on without this site; it has no further part in this run",
     NOT_WRITTEN: "the run is over, but its model or statement could not be written; make room, or give another --out, "
     "and run the same command again",
-    FORKED: "somebody told different sites different things; do not use the model, ask those who are named",
+    FORKED: "different sites were sent different messages; do not use the model, and ask the sites that are named",
     DIVERGED: "this site's models have left the agreed radius; agree on shorter steps, or on a larger radius",
-    SPOILED: "a masked sum is none that honest sites can have made; the run is over, ask the other sites",
+    SPOILED: "a masked sum is impossible if all sites are honest; the run is over, ask the other sites",
     BEHIND: "the ledger lacks what others have seen of it: it was put back from a copy, or there is a second one for "
-    "these rows; put the newest back, or book what is missing with: sottovoce ledger catch-up",
+    "these rows; restore the newest one, or book what is missing with: sottovoce ledger catch-up",
     INTERRUPTED: "interrupted; run the same command again to go on",
 }
 
@@ -51,5 +52,5 @@ def epilog() -> str:
     """The exit codes as the end of a help text; blank lines keep the lines apart."""
     lines = [f"{code}  {text}." for code, text in EXIT_CODES.items()]
     return "\n\n".join(
-        ["Exit codes; what was released until then is said with the error, and the model of it is written:", *lines]
+        ["Exit codes; the error says what was released until then, and the model of that is written:", *lines]
     )

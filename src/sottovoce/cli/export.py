@@ -17,7 +17,7 @@ def export(
     out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.")],
     inputs: Annotated[
         str | None,
-        typer.Option(help="Of a graph: columns as in a file, or encoded features. Left out: columns if possible."),
+        typer.Option(help="Inputs of a graph: columns of a file, or encoded features. Default: columns if possible."),
     ] = None,
 ) -> None:
     """Write a model for programs that know nothing of sottovoce. What was promised to the rows goes along."""
@@ -46,4 +46,4 @@ def export(
         write_whole(out, content)
     print(f"Written to {out}: {what}.")
     if to == "sklearn":
-        print("It is a pickle: whoever opens one runs what is in it. Take such files only from those you trust.")
+        print("It is a pickle: opening it runs the code in it. Open such files only from people you trust.")

@@ -27,7 +27,7 @@ federation_app = typer.Typer(
 )
 
 _File = Annotated[Path, typer.Argument(help="The agreement, federation.toml.", metavar="FEDERATION")]
-_Signatures = Annotated[Path | None, typer.Option(help="Folder of signatures. Left out: beside the agreement.")]
+_Signatures = Annotated[Path | None, typer.Option(help="Folder of signatures. Default: beside the agreement.")]
 _FEDERATION, _CERTIFICATES = Path("federation.toml"), Path("certificates")
 
 
@@ -96,7 +96,7 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
 
 
 _DRAFT = typer.Option(help="Read settings from a TOML file, by the names of these options; options given here win.")
-_OUT = typer.Option(help="The file to write. Left out: federation.toml.")
+_OUT = typer.Option(help="The file to write. Default: federation.toml.")
 _SITE = typer.Option(
     help="A site, its public key and how many rows it brings; also its commitment to them, if it made one with: "
     "sottovoce site commit. Repeat.",
@@ -105,7 +105,7 @@ _SITE = typer.Option(
 _MASK_KEY = typer.Option(
     help="With masked sums: a site's mask key, from: sottovoce site seed. Repeat.", metavar="NAME=MASK_FILE"
 )
-_EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
+_EDGE = typer.Option(help="Two sites that exchange messages, instead of --graph. Repeat.", metavar="NAME:NAME")
 new_agreement.__signature__ = signature_of(  # type: ignore[attr-defined]
     AgreementDraft,
     site=Annotated[list[str] | None, _SITE],
@@ -120,7 +120,7 @@ federation_app.command("new")(new_agreement)
 @federation_app.command("sign")
 def sign_agreement(
     federation: _File,
-    site: Annotated[str, typer.Option(help="Whose consent this is.", metavar="NAME")],
+    site: Annotated[str, typer.Option(help="The site that agrees.", metavar="NAME")],
     key: Annotated[Path, typer.Option(help="The site's private key, from: sottovoce site keygen.")],
     signatures: _Signatures = None,
 ) -> None:
@@ -193,7 +193,7 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
         # The table above the lines says what holds if more sites collude.
         condition = f", if at most {algorithm.colluders(len(agreement.sites))} sites collude"
         shares = agreement.analysis.honest(len(agreement.sites))
-        share = f" before the first step: one of at least {shares} shares that those who collude do not know"
+        share = f" before the first step: one of at least {shares} shares that the colluding sites do not know"
     lines = [
         f"Promise to every site{condition}: epsilon = {exactly(algorithm.epsilon)}, "
         f"delta = {exactly(algorithm.delta)}, for {privacy.unit}.",
@@ -225,8 +225,8 @@ def _people(agreement: "Agreement") -> list[str]:
         return []
     surplus = "is refused" if schema.person.surplus == "refuse" else "has only the first ones learnt from"
     return [
-        f"People: column {schema.person.column!r} says whose a row is, and stays at its site. Whoever has more than "
-        f"{schema.person.rows} rows at a site {surplus}. That nobody has rows at more than "
+        f"People: column {schema.person.column!r} names the person of a row, and stays at its site. Whoever has more "
+        f"than {schema.person.rows} rows at a site {surplus}. That nobody has rows at more than "
         f"{agreement.sites_per_person} of the sites is what the sites assure each other: no site can check it.",
         *schema.person.notes,
     ]
@@ -238,8 +238,8 @@ def _factors(agreement: "Agreement") -> list[str]:
     if schema is None:
         return []
     columns = (
-        ("Weights", schema.weight, "how much a row counts"),
-        ("Exposures", schema.exposure, "of what a row counts"),
+        ("Weights", schema.weight, "the weight of a row"),
+        ("Exposures", schema.exposure, "the exposure of a row"),
     )
     return [
         f"{name}: column {factor.column!r} says {what}, and stays at its site. A site whose file has one that is not "
@@ -281,9 +281,9 @@ def certificates(
     federation: _File,
     out: Annotated[Path, typer.Option(help="Folder for certificates and keys.")] = _CERTIFICATES,
     host: Annotated[
-        list[str] | None, typer.Option(help="A name or address of the server. Repeat. Left out: this machine only.")
+        list[str] | None, typer.Option(help="A name or address of the server. Repeat. Default: this machine only.")
     ] = None,
-    days: Annotated[int, typer.Option(help="How long they hold. The authority holds twice as long.")] = 365,
+    days: Annotated[int, typer.Option(help="Days that they are valid. The authority is valid twice as long.")] = 365,
 ) -> None:
     """Make an authority and certificates for everyone: for tests and small groups.
 

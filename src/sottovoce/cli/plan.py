@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _NETWORK, _PRIVACY, _PROBLEM, _OUTPUT = "Network", "Privacy", "Problem", "Files and output"
 _STAND_INS = ("adult", "bank")
-_HEAD = ("epsilon", "together, local noise", "one site after that", "masked sums", "a middling site alone")
+_HEAD = ("epsilon", "together, local noise", "one site after that", "masked sums", "a median site alone")
 _SHOWN = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size")
 
 
@@ -34,24 +34,24 @@ def plan(
     sites: Annotated[int | None, _option("How many sites.", _NETWORK)] = None,
     rows: Annotated[int | None, _option("Rows at each site.", _NETWORK)] = None,
     sizes: Annotated[
-        str | None, _option("Rows at every site, as in 100,200,150; instead of --sites.", _NETWORK)
+        str | None, _option("Rows of each site, as in 100,200,150; instead of --sites and --rows.", _NETWORK)
     ] = None,
-    graph: Annotated[str, _option("Who hears whom.", _NETWORK)] = "complete",
+    graph: Annotated[str, _option("Which sites exchange messages.", _NETWORK)] = "complete",
     max_rounds: Annotated[int, _option("Rounds of messages that the sites can afford.", _NETWORK)] = 200,
     epsilon: Annotated[float, _option("Total budget over all rounds.", _PRIVACY)] = 1.0,
     delta: Annotated[
         float | None,
-        _option("Chance of failure that the guarantee allows for. Left out: at most 1/(100 rows).", _PRIVACY),
+        _option("Chance of failure that the guarantee allows for. Default: at most 1/(100 rows).", _PRIVACY),
     ] = None,
     max_grad_norm: Annotated[float | None, _option("Clip every record's gradient to this norm.", _PRIVACY)] = None,
     colluding: Annotated[
-        int | None, _option("Sites that may tell each other all they know. Default: fewer than half.", _PRIVACY)
+        int | None, _option("How many sites may collude, sharing all they know. Default: fewer than half.", _PRIVACY)
     ] = None,
     rows_per_person: Annotated[
-        int | None, _option("Protect people: the most rows of one at a site. Default: as the schema says.", _PRIVACY)
+        int | None, _option("Protect people: most rows of one person at a site. Default: as in the schema.", _PRIVACY)
     ] = None,
     sites_per_person: Annotated[
-        int | None, _option("The most sites that a person has rows at. Default: one.", _PRIVACY)
+        int | None, _option("Most sites at which one person has rows. Default: one.", _PRIVACY)
     ] = None,
     features: Annotated[int | None, _option("Columns of the table, after one-hot encoding.", _PROBLEM)] = None,
     schema: Annotated[Path | None, _option("Public schema that gives columns and norm.", _PROBLEM)] = None,
@@ -69,7 +69,7 @@ def plan(
     predictability: Annotated[
         str | None,
         _option(
-            "How well the label can be told: hardly, somewhat, well, almost; or 0.3 of the loss; or auc=0.8.", _PROBLEM
+            "How well columns predict the label: hardly, somewhat, well, almost; 0.3 of the loss; auc=0.8.", _PROBLEM
         ),
     ] = None,
     label_spread: Annotated[
@@ -77,12 +77,12 @@ def plan(
     ] = None,
     lam: Annotated[float, _option("Weight of the regulariser beside the mean loss.", _PROBLEM)] = 1e-6,
     plot: Annotated[
-        Path | None, _option("Draw risk against epsilon into this file (.svg, .png, .pdf).", _OUTPUT)
+        Path | None, _option("Plot the predicted loss against epsilon into this file (.svg, .png, .pdf).", _OUTPUT)
     ] = None,
     json: Annotated[bool, _option("Print one JSON object instead of tables.", _OUTPUT, "--json")] = False,
     quiet: Annotated[bool, _option("No progress bar.", _OUTPUT, "--quiet")] = False,
 ) -> None:
-    """Choose settings from public numbers alone, and say what they will reach and whether joining pays."""
+    """Choose settings from public numbers alone, and predict the loss and whether joining helps."""
     counts = _counts(sites, rows, sizes)
     from sottovoce.cli import output
     from sottovoce.files import datasets
@@ -229,7 +229,7 @@ def _show_forecast(made: "Plan", plot: Path | None) -> None:
         for line in made.trade_off
     ]  # fmt: skip
     here = frozenset(place for place, line in enumerate(made.trade_off) if line.epsilon == made.task.epsilon)
-    show("Mean loss that is foretold, with 90 % intervals:", Table(_HEAD, rows, strong=here))
+    show("Predicted mean loss, with 90 % intervals:", Table(_HEAD, rows, strong=here))
     if len(made.gains) > 1:
         found = []
         for gain in made.gains:
@@ -265,7 +265,7 @@ def draw(made: "Plan", path: Path) -> None:
         sums = [x.masked for x in lines if x.masked is not None]
         pairs = (
             ("together, local noise", [x.joined for x in lines], "-", "o"),
-            ("a middling site alone", [x.alone for x in lines], "--", "s"),
+            ("a median site alone", [x.alone for x in lines], "--", "s"),
             *([("together, masked sums", sums, "-.", "^")] if len(sums) == len(lines) else []),
         )
         for colour, (label, values, dash, marker) in zip(CYCLE, pairs, strict=False):
@@ -278,7 +278,7 @@ def draw(made: "Plan", path: Path) -> None:
         axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axes.minorticks_off()
         axes.set_xlabel("epsilon")
-        axes.set_ylabel("mean loss, foretold (band: 90 %)")
+        axes.set_ylabel("predicted mean loss (band: 90 %)")
         axes.set_title(f"{made.task.n} sites, {made.task.graph.name} graph, {made.task.d} features")
         axes.legend()
         try:

@@ -8,7 +8,7 @@ import typer
 
 def report(
     run: Annotated[Path, typer.Argument(help="Folder that sottovoce train --out has left.", metavar="RUN")],
-    out: Annotated[Path | None, typer.Option(help="The page. Left out: report.html in the folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The page. Default: report.html in the folder.")] = None,
 ) -> None:
     """Write a web page about a run: one file, which works offline."""
     from sottovoce.studies import folder

@@ -15,33 +15,33 @@ if TYPE_CHECKING:
 
 _SHOWN = 6  # columns of a group, and values of a list, that a question shows
 _HELP = """y         all of this is public, or harmless: keep it
-LOW HIGH  other bounds, that hold for anyone: two numbers
-d         do not use: delete from the schema
-o         ask one by one
-l         later
+LOW HIGH  set other bounds: two numbers that hold for anyone, such as 0 120
+d         delete the column from the schema; it is not used
+o         ask about these columns one by one
+l         decide later
 a         show all
-q         stop; what is answered is kept"""
+q         quit; answers so far are kept"""
 _HINTS = {
     "label": "Take the classes, or bounds, from the code book; check which class is the positive one.",
     "numeric": "Bounds should hold for anyone: a legal age, the range of an instrument. Codes are no numbers.",
     "age": "Years up to a public date. Bounds should hold for anyone.",
     "season": "",
     "categorical": "Take the list from a code book. A rare category can name a person: edit the file, or delete it.",
-    "boolean": "Whether values can be missing should be known, not seen.",
+    "boolean": "Decide from public knowledge, not from the file, whether values can be missing.",
 }
 
 
 def review(
     schema: Annotated[Path, typer.Argument(help="Schema file, as drafted.", metavar="SCHEMA")],
     yes: Annotated[
-        list[str] | None, typer.Option(help="Say that all that was read off this column is public. May be repeated.")
+        list[str] | None, typer.Option(help="Approve all that was taken from this column as public. May be repeated.")
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Say what is left to review, and change nothing.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List what is left to review, and change nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and ask nothing.")] = False,
 ) -> None:
     """Review a draft column by column. Every answer is written at once, so you may stop and go on at any time.
 
-    Columns of which the same was read off are one question. Comments in the file stay.
+    Columns with the same values from the file are one question. Comments in the file stay.
     """
     from sottovoce.files.schema import parse
 
@@ -88,7 +88,7 @@ class _Work:
         asked = questions(self.schema)
         if asked:
             rows = [(_names(question), question.kind, _found(question.found, _SHOWN)) for question in asked]
-            show(Table(("columns", "kind", "read off"), rows))
+            show(Table(("columns", "kind", "from the file"), rows))
         self._conclude()
 
     # -- with questions ------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class _Work:
             show(f"  {_HINTS[question.kind]}")
         while True:
             try:
-                answer = str(typer.prompt("  y, LOW HIGH, d, o, l, a, q", prompt_suffix=" > ")).strip()
+                answer = str(typer.prompt("  Keep? y, two numbers, d, o, l, a or q", prompt_suffix=" > ")).strip()
             except typer.Abort:
                 return "q"  # the end of the input: all answers so far are written
             if answer == "a":

@@ -25,7 +25,7 @@ schema_app = typer.Typer(
 _File = Annotated[Path, typer.Argument(help="CSV or Parquet file.", metavar="FILE")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 _Delimiter = Annotated[
-    str | None, typer.Option(help="What separates the fields of a CSV file: , ; | or tab. Else what the schema says.")
+    str | None, typer.Option(help="Field separator of a CSV file: , ; | or tab. Default: as in the schema.")
 ]
 _MOST_SHOWN = 20
 
@@ -36,9 +36,9 @@ def draft(
     label: Annotated[str, typer.Option(help="Column to learn.")],
     out: Annotated[Path, typer.Option(help="Schema file to write. - is standard output.")] = Path("schema.toml"),
     bins: Annotated[
-        int | None, typer.Option(help="Cut numeric columns into about so many bins at round numbers.")
+        int | None, typer.Option(help="Cut numeric columns into about this many bins, at round numbers.")
     ] = None,
-    positive: Annotated[str | None, typer.Option(help="Of two classes the one that is looked for.")] = None,
+    positive: Annotated[str | None, typer.Option(help="Of two classes, the positive one.")] = None,
     delimiter: _Delimiter = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal sign of a CSV file: . or ,")] = None,
     no_header: Annotated[
@@ -47,7 +47,7 @@ def draft(
     force: Annotated[bool, typer.Option("--force", help="Replace the schema file if it exists.")] = False,
     json: _Json = False,
 ) -> None:
-    """Write a first schema, read off a file, for a person to review.
+    """Draft a schema from the values of a file, for a person to review.
 
     What was read off is private until someone has looked at it. Each such value is listed under "unreviewed". Delimiter
     and decimal sign are found out from the first lines if they are not said, and are written into the schema.
@@ -76,7 +76,7 @@ def draft(
     output.show(
         f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.",
         *(f"Left out: {name!r}, {reason}." for name, reason in made.left_out.items()),
-        f"{len(made.schema.unreviewed)} values were read off the file and need a review before training.",
+        f"{len(made.schema.unreviewed)} values were taken from the file and need a review before training.",
         f"Go through them with: sottovoce schema review {out}",
         file=said,
     )

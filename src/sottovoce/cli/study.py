@@ -20,13 +20,15 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the verdict as one JS
 
 
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="A smoke test: small, every code path, no meaning.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smoke test: small, every code path; its figures mean nothing.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder of the report; a rerun goes on there.")] = Path("reproduction"),
     only: Annotated[
         str | None,
         typer.Option(help="Some of fig1,fig2,fig3,fig3b,table,diameter,graph,skew,choices.", metavar="NAMES"),
     ] = None,
-    runs: Annotated[str | None, typer.Option(help="Runs, the same for all. Left out: ten.", metavar="INTEGER")] = None,
+    runs: Annotated[str | None, typer.Option(help="Runs, the same for all. Default: ten.", metavar="INTEGER")] = None,
     json: _Json = False,
     quiet: _Quiet = False,
 ) -> None:
@@ -52,7 +54,7 @@ def reproduce(
 
 
 def compare(
-    config: Annotated[Path, typer.Argument(help="TOML file that says what to compare.", metavar="CONFIG")],
+    config: Annotated[Path, typer.Argument(help="TOML file that lists what to compare.", metavar="CONFIG")],
     out: Annotated[Path, typer.Option(help="Folder of the report; a rerun goes on there.")] = Path("comparison"),
     json: _Json = False,
     quiet: _Quiet = False,

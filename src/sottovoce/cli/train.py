@@ -46,7 +46,7 @@ def train(
     verbose: bool = False,
     **given: Any,
 ) -> None:
-    """Simulate a network of sites that learn one model, and say how good and how private it is.
+    """Simulate a network of sites that learn one model, and report its accuracy and its privacy guarantee.
 
     Ctrl-C during the rounds ends them and keeps what was released so far (with --out); a second one ends at once.
     """
@@ -128,7 +128,7 @@ _SCORING = "interrupted while the models were scored"
 _PRINTED = "Its cost is spent, so the model is printed instead, as JSON and with its guarantee: keep what was printed."
 _SPENT = "The whole run counts as spent: budgets were charged for all of its rounds."
 _ADDS_UP = (
-    "Every run on the same rows costs, and costs add up: nobody counts them here. Start one budget for these rows "
+    "Every run on the same rows costs, and costs add up: nothing counts them here. Start one budget for these rows "
     "(sottovoce budget new FILE --epsilon ...) and give it to every run: --budget FILE."
 )
 _NOT_KEPT = (
@@ -183,7 +183,7 @@ def _show(trained: "Trained", out: Path | None, beside: "Trained | None") -> Non
         show(f"{name}: epsilon = {asked} {promise.assumption()}.")
     if evaluation is not None:
         # Its notes are among those of the run.
-        show("As noisy sums tell, which are paid for with the model:", *described(evaluation, with_model=()))
+        show("Private evaluation, from noisy sums (part of the same budget):", *described(evaluation, with_model=()))
     if out is not None:
         show(f"Written to {out}.")
     if trained.timed:
@@ -239,7 +239,7 @@ _BUDGET = typer.Option(
 )
 _YARDSTICK = typer.Option(
     "--yardstick/--no-yardstick",
-    help="Look for the optimum without privacy, to compare with. Left out: not for a file.",
+    help="Also compute the optimum without privacy, for comparison. Default: yes, but not for a file.",
     rich_help_panel=_PANEL,
 )
 _FORCE = typer.Option(
@@ -253,7 +253,7 @@ _BESIDE = typer.Option(
 )
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
-_VERBOSE = typer.Option("--verbose", "-v", help="Say what was planned, and why.", rich_help_panel=_PANEL)
+_VERBOSE = typer.Option("--verbose", "-v", help="Show what was planned, and why.", rich_help_panel=_PANEL)
 
 # The options are the fields of TrainConfig: a setting has one name, in a file and here.
 train.__signature__ = signature_of(  # type: ignore[attr-defined]

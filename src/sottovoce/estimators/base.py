@@ -387,7 +387,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             return Scale(self.data_norm, constant)
         leaks.append(
             Leak(
-                "The bound data_norm was read off the private rows: the guarantee does not cover it.",
+                "The bound data_norm was computed from the private rows: the guarantee does not cover it.",
                 "Give data_norm, from knowledge that does not rest on these rows; longer rows are scaled down to it.",
             )
         )

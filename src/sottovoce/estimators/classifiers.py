@@ -49,7 +49,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         if self.classes is None:
             leaks.append(
                 Leak(
-                    "The classes were read off the private labels: the guarantee does not cover them.",
+                    "The classes were taken from the private labels: the guarantee does not cover them.",
                     "Give classes, from knowledge that does not rest on these rows.",
                 )
             )

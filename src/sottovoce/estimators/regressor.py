@@ -76,7 +76,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         if self.y_bounds is None:
             leaks.append(
                 Leak(
-                    "The bounds of y were read off the private labels: the guarantee does not cover them.",
+                    "The bounds of y were computed from the private labels: the guarantee does not cover them.",
                     "Give y_bounds, from knowledge that does not rest on these rows; labels are clipped to them.",
                 )
             )
@@ -293,7 +293,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
             most = max(float(np.max(counts)), 1.0)
             leaks.append(
                 Leak(
-                    "The largest count was read off the private labels: the guarantee does not cover it.",
+                    "The largest count was computed from the private labels: the guarantee does not cover it.",
                     "Give y_max, from knowledge that does not rest on these rows; larger counts are clipped to it.",
                 )
             )
@@ -392,8 +392,8 @@ class PrivateLinearRegression(_PrivateRegressor):
             shares, variance = [line_of(name, *explained(evidence, scale.constant / scale.longest))], "of one variance"
         else:
             # The error of R^2 depends on how unequal weights are, which was not released.
-            shares, variance = [], "of a variance that is one number over the weight of the row; R^2 is not told"
-        notes = (ERRORS, f"Residuals are taken for independent and {variance}.", CUT, *of_people(evidence))
+            shares, variance = [], "of a variance that is one number over the weight of the row; R^2 is not given"
+        notes = (ERRORS, f"Residuals are assumed to be independent and {variance}.", CUT, *of_people(evidence))
         notes += (_UNCENTRED,) if shares and not scale.constant else ()
         return tabulate(
             found, names, "linear", evidence.rows, {"moments of rows and labels": 1.0}, tuple(shares), notes

@@ -4,7 +4,7 @@ from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.plan.choose import Task
 from sottovoce.plan.predict import Prediction, masked
 
-LOCAL = "Local noise: every message is private by itself, whoever looks on and whoever colludes"
+LOCAL = "Local noise: every message is private by itself, whoever sees it and whoever colludes"
 
 
 def advice(task: Task, predicted: Prediction, colluding: int | None) -> str:
@@ -18,10 +18,10 @@ def advice(task: Task, predicted: Prediction, colluding: int | None) -> str:
         elif task.regulariser.l1:
             reason = f"regulariser={task.regulariser.name} has a kink"
         elif MaskedNewton(colluding=colluding).colluders(task.n) >= task.n - 1:
-            reason = "against all other sites together nothing is hidden but by a site's own noise"
+            reason = "if all other sites may collude, only a site's own noise hides its rows"
         else:
             reason = "they need a bound on the norm of rows, and do not clip gradients"
-        return f"{LOCAL}: mean loss {local:.4f}. Masked sums cannot be had: {reason}. Take local noise."
+        return f"{LOCAL}: mean loss {local:.4f}. Masked sums are not possible: {reason}. Take local noise."
     algorithm = masked(task, colluding)
     assert algorithm is not None  # it was tried
     c, exchanges = algorithm.colluders(task.n), algorithm.rounds
@@ -29,6 +29,6 @@ def advice(task: Task, predicted: Prediction, colluding: int | None) -> str:
     take = "masked sums, if that can be assumed" if sums.mean < local else "local noise, which does no worse"
     return (
         f"{LOCAL}: mean loss {local:.4f}. Masked sums: only the sum over all sites is seen, in {exchanges} exchanges. "
-        f"That assumes that {assumed}, the relay with them, and that keys which two sites share are not broken: mean "
-        f"loss {sums.mean:.4f}. Take {take}."
+        f"This assumes that {assumed} (the message server counts as one that does), and that the keys which two sites "
+        f"share are not broken: mean loss {sums.mean:.4f}. Take {take}."
     )

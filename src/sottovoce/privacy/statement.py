@@ -29,7 +29,7 @@ LONGEST_TEXT = 10_000  # of a statement from a file
 _STEEP = 0.7
 _DERIVED = ("private", "people", "prose")  # written for readers; what they follow from is written, too
 # Goes with every figure that was computed from private rows and is no release.
-HOLDER_ONLY = "Read off the rows without noise: for the holder of the rows only; not covered by the guarantee."
+HOLDER_ONLY = "Computed from the rows without noise: for the holder of the rows only; not covered by the guarantee."
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,10 @@ class PrivacyStatement:
             (line,) = self.observers
             others = "" if line.colluding == 0 else f" and all {line.colluding} other sites together"
             return [f"This holds against whoever carries the messages{others}."]
-        prices = "; ".join(f"{line.colluding}: {_up(line.epsilon)}" for line in milestones(self.observers))
-        return [f"Against whoever carries the messages and so many colluding sites, epsilon is at most: {prices}."]
+        first, *others = milestones(self.observers)
+        prices = [f"{_up(first.epsilon)} with {first.colluding} colluding sites"]
+        prices += [f"{_up(line.epsilon)} with {line.colluding}" for line in others]
+        return [f"Against whoever carries the messages together with sites, epsilon is at most {', '.join(prices)}."]
 
     def assumption(self) -> str:
         """Against whom the guarantee holds, in a few words for a table; empty if that is unknown."""

@@ -26,4 +26,4 @@ def observers(sights: tuple[Sight, ...]) -> list[Part]:
         )
         for line in milestones(sights)
     ]
-    return [Table(("colluding sites, with the relay", "epsilon", ""), rows, frozenset({0, 1}))]
+    return [Table(("colluding sites, with the message server", "epsilon", ""), rows, frozenset({0, 1}))]

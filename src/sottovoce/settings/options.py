@@ -31,33 +31,33 @@ class AlgorithmOptions:
     epsilon: float | None = option(None, PRIVACY, "Total budget of every site, over all rounds.")
     delta: float | None = option(None, PRIVACY, "Chance of failure that the guarantee allows for.")
     max_grad_norm: float | None = option(None, PRIVACY, "Clip every record's gradient to this norm.")
-    colluding: int | None = option(None, PRIVACY, "Of masked sums: sites that may tell each other and the relay all.")
-    least_sites: int | None = option(None, PRIVACY, "Of masked sums: sites that a sum must hold. Left out: all.")
-    spare: int | None = option(None, PRIVACY, "Of masked sums: attempts paid for beforehand, if sites are lost.")
+    colluding: int | None = option(None, PRIVACY, "Masked sums: sites that may collude, with the message server.")
+    least_sites: int | None = option(None, PRIVACY, "Masked sums: least number of sites in a sum. Default: all.")
+    spare: int | None = option(None, PRIVACY, "Masked sums: repeats paid for in advance, if sites are lost.")
     worst_case_epsilon: float | None = option(
-        None, PRIVACY, "Of masked sums: what must hold against all other sites together. Left out: what follows."
+        None, PRIVACY, "Masked sums: largest epsilon if all other sites collude. Default: no limit."
     )
     evaluate: float | None = option(
-        None, PRIVACY, "Of masked sums: the share of the budget, such as 0.1, for a private evaluation of the model."
+        None, PRIVACY, "Masked sums: share of the budget, such as 0.1, for a private evaluation of the model."
     )
     hold_out: int | None = option(
-        None, PRIVACY, "With --evaluate: one of so many rows, chosen secretly, is evaluated on, not learnt from."
+        None, PRIVACY, "With --evaluate: hold out one of this many rows, chosen in secret, to evaluate on."
     )
 
-    algorithm: str | None = option(None, ALGORITHM, "What every site does: ipadmm, dpadmm, ryu-kim, dp-dsgd or masked.")
-    rounds: int | None = option(None, ALGORITHM, "Rounds of exchange, t. Left out: planned.")
-    local_steps: int | None = option(None, ALGORITHM, "Noisy steps per round, l. Left out: planned.")
-    rho: float | None = option(None, ALGORITHM, "Penalty of ADMM. Left out: planned.")
+    algorithm: str | None = option(None, ALGORITHM, "What every site runs: ipadmm, dpadmm, ryu-kim, dp-dsgd or masked.")
+    rounds: int | None = option(None, ALGORITHM, "Rounds of exchange, t. Default: planned.")
+    local_steps: int | None = option(None, ALGORITHM, "Noisy steps per round, l. Default: planned.")
+    rho: float | None = option(None, ALGORITHM, "Penalty of ADMM. Default: planned.")
     lam: float | None = option(None, ALGORITHM, "Weight of the regulariser beside the mean loss.")
     weights: str | None = option(
-        None, ALGORITHM, "How sites count: equal, or by rows or squared rows. Left out: planned."
+        None, ALGORITHM, "Weights of sites: equal, or by rows or squared rows. Default: planned."
     )
-    loss: str | None = option(None, ALGORITHM, "Loss of one row. Left out: what the schema's label asks for.")
+    loss: str | None = option(None, ALGORITHM, "Loss of one row. Default: the one that fits the schema's label.")
     regulariser: str | None = option(None, ALGORITHM, "Penalty on the model.")
     diameter: float | None = option(
-        None, ALGORITHM, "Diameter of the set of models; scales the steps. Left out: planned."
+        None, ALGORITHM, "Diameter of the set of models; scales the steps. Default: planned."
     )
     schedule: str | None = option(None, ALGORITHM, "How the steps shrink.")
-    batch_size: int | None = option(None, ALGORITHM, "Rows of a stochastic gradient. Left out: all rows.")
+    batch_size: int | None = option(None, ALGORITHM, "Rows of a stochastic gradient. Default: all rows.")
     sampling: str | None = option(None, ALGORITHM, "How a batch is drawn.")
-    radius: float | None = option(None, ALGORITHM, "Project models onto this ball. Left out: no projection.")
+    radius: float | None = option(None, ALGORITHM, "Project models onto this ball. Default: no projection.")

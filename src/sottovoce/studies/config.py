@@ -31,25 +31,25 @@ class Source:
     schema: str | None = option(None, "Data", "Schema of that file; see sottovoce schema.")
     test_data: str | None = option(None, "Data", "File of the same schema to score the models on.")
     delimiter: str | None = option(
-        None, "Data", "What separates the fields of these files: , ; | or tab. Left out: what the schema says."
+        None, "Data", "Field separator of these files: , ; | or tab. Default: as in the schema."
     )
     site_column: str | None = option(
-        None, "Data", "Column of the file that says whose row it is. Left out: rows are dealt out to the nodes."
+        None, "Data", "Column of the file that names the site of a row. Default: rows are dealt out to --nodes sites."
     )
     sites_per_person: int | None = option(
-        None, "Privacy", "Where the schema names people: sites that a person may have rows at. Left out: one."
+        None, "Privacy", "If the schema protects people: most sites at which one person has rows. Default: one."
     )
-    unreviewed: str = option("refuse", "Data", "A schema with values read off the file: refuse it, or accept the leak.")
+    unreviewed: str = option("refuse", "Data", "Unreviewed values in the schema: refuse it, or accept the leak.")
     partition: str = option("even", "Data", "How the rows are dealt out to the nodes. With a file: evenly, in secret.")
     partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
-    partition_column: str | None = option(None, "Data", "Attribute that the column partition deals by, as in sex.")
+    partition_column: str | None = option(None, "Data", "Attribute for the column partition, such as sex.")
 
     nodes: int | None = option(
         None,
         "Network",
-        "Sites that rows are dealt out to; the default is for packaged data. For a file: this, or --site-column.",
+        "Number of sites. The default is for packaged data; a file needs this or --site-column.",
     )
-    graph: str = option("complete", "Network", "Who hears whom.")
+    graph: str = option("complete", "Network", "Which sites exchange messages.")
     graph_degree: int | None = option(None, "Network", "Neighbours per node, for random-regular and small-world.")
     graph_probability: float | None = option(None, "Network", "Chance of an edge, for erdos-renyi.")
     graph_rewire: float | None = option(None, "Network", "Chance that an edge is rewired, for small-world.")
@@ -66,39 +66,39 @@ class TrainConfig(AlgorithmOptions, Source):
     # What these mean where one process holds all rows.
     epsilon: float | None = option(None, PRIVACY, "Total budget over all rounds; inf adds no noise.")
     delta: float | None = option(
-        None, PRIVACY, "Chance of failure that the guarantee allows for. Left out, with a file: at most 1/(100 rows)."
+        None, PRIVACY, "Chance of failure that the guarantee allows for. Default with a file: at most 1/(100 rows)."
     )
     colluding: int | None = option(
-        None, PRIVACY, "Of masked sums: sites that may tell each other all. Left out: fewer than half, at least one."
+        None, PRIVACY, "Masked sums: sites that may collude. Default: fewer than half, at least one."
     )
-    algorithm: str = option("ipadmm", ALGORITHM, "What every node does.")
+    algorithm: str = option("ipadmm", ALGORITHM, "Algorithm of every site.")
     weights: str | None = option(
-        None, ALGORITHM, "How sites count: equal, or by rows or squared rows. Left out, with a file: planned."
+        None, ALGORITHM, "Weights of sites: equal, or by rows or squared rows. Default with a file: planned."
     )
     loss: str | None = option(None, ALGORITHM, "Loss of one row.")
 
     # What real sites cannot agree on.
-    calibration: str | None = option(None, PRIVACY, "How the noise follows from epsilon and delta.")
+    calibration: str | None = option(None, PRIVACY, "How the noise is computed from epsilon and delta.")
     sensitivity: str | None = option(
-        None, PRIVACY, "What noise is for: the worst model (plain), or the model at hand (tight)."
+        None, PRIVACY, "Noise fits the worst possible model (plain), or the current one (tight)."
     )
     inference: bool | None = option(
-        None, PRIVACY, "Of masked sums: standard errors of coefficients. They take a part of the budget."
+        None, PRIVACY, "Masked sums: standard errors of coefficients, for a part of the budget."
     )
-    form: str | None = option(None, ALGORITHM, "Of a rival: its own published noise and total, or a fair one.")
+    form: str | None = option(None, ALGORITHM, "Rival algorithms: noise as published, or fair.")
     positive_weight: float | None = option(
-        None, ALGORITHM, "Rows of the positive class count so many times: a public number, for a class that is rare."
+        None, ALGORITHM, "Weight of rows of the positive class: a public number, for a rare class."
     )
 
-    runs: int | None = option(None, "Simulation", "Independent runs, to average over. With a file: one; all count.")
-    seed: int | None = option(None, "Simulation", "Of partition, graph and simulated noise. With a file it is refused.")
-    record: int = option(10, "Simulation", "Rounds that the history of --out holds, evenly spaced.")
+    runs: int | None = option(None, "Simulation", "Independent runs to average over. With a file: one; each costs.")
+    seed: int | None = option(None, "Simulation", "Seed of partition, graph and simulated noise. Refused with a file.")
+    record: int = option(10, "Simulation", "How many rounds the history of --out records, evenly spaced.")
     device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
     engine: str = option("local", "Simulation", "One process, or all that mpirun started, with the same result.")
     network: str | None = option(
         None,
         "Simulation",
-        "Say how long it would take on lines such as latency=50ms,bandwidth=10Mbit, or of a TOML file.",
+        "Estimate the time on a network: latency=50ms,bandwidth=10Mbit, or a TOML file.",
     )
     dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast. With a file: float64.")
 

@@ -213,7 +213,7 @@ def trust(scale: StudySize) -> Panel:
             "IPADMM and its rivals hold against everybody: each site's messages are private by themselves. DP-DSGD "
             "is drawn for them: of those without exact minimisation it had the lowest risk in three runs at epsilon "
             "0.5, which is a rough pick, and none of them was tuned. Masked sums "
-            "hold against the relay and so many colluding sites; where nobody colludes, they have the noise of a "
+            "hold against the message server and so many colluding sites; if none collude, they have the noise of a "
             "curator who goes by the same rule. The trusted curator that is drawn takes plain gradient steps. "
             + _consensus(scale)
         ),

@@ -32,13 +32,13 @@ MOST_BINS = 250
 MOST_EVERY = 1000  # rows of which one is held out: fewer would hardly say anything
 WIDTH = 2.0  # of labels that are numbers: they are learnt as numbers between -1 and 1
 FLATTERED = (
-    "The model is evaluated on the rows that it was learnt from: it looks better there than it is on others, the more "
+    "The model is evaluated on the rows that it was learnt from. It looks better there than on other rows, the more "
     "so the fewer rows there are for each coefficient."
 )
 
 HELD_OUT = (
-    "The model is evaluated on one of every {} rows of each site, chosen at random and told to nobody, and was learnt "
-    "from the others. Each row is in the sums of one kind alone, and is promised what all of them together cost."
+    "The model is evaluated on one of every {} rows of each site, chosen at random and in secret. It was learnt "
+    "from the others. Each row is in the sums of one kind only; the promise to it counts the cost of all sums."
 )
 
 

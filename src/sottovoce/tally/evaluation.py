@@ -29,8 +29,10 @@ FORMAT = "sottovoce-evaluation/1"
 _KEYS = ("format", "rows", "classes", "threshold", "model", "answer", "privacy")
 FILE = "evaluation.json"  # beside the model
 LARGEST_FILE = 2**26  # bytes
-COUNTED_ALIKE = "In what is told of how good the model is, every row counts alike, whatever its weight in learning."
-PRIVATE = "From noisy sums over the rows: covered by the guarantee that goes with it, and may be handed on with that."
+COUNTED_ALIKE = "The evaluation counts every row alike, whatever its weight in learning."
+PRIVATE = (
+    "Computed from noisy sums over the rows: covered by the guarantee that goes with it, and may be shared with it."
+)
 
 
 @final
@@ -210,7 +212,7 @@ def evaluate_privately(
     # Numbers of rows are all that is compared. A few rows may be left over when they are dealt out to sites.
     if learnt is not None and abs(learnt - rows) <= rows // 100:
         privacy = privacy.noting(
-            f"The model was learnt from {learnt} rows, about as many as the {rows} that it was evaluated on: if they "
-            "are the same, these figures flatter it."
+            f"The model was learnt from {learnt} rows, about as many as the {rows} that it was evaluated on. If they "
+            "are the same rows, these figures are too good."
         )
     return Tallied(question, answer).kept(classes, privacy, threshold=shown)

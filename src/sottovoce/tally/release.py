@@ -30,11 +30,11 @@ from sottovoce.tally.questions import PLACING, Answer, ScoreQuestion
 FIRST = 0.15  # of mu^2 goes to placing the bins, the rest to what is counted in them
 MOST_NUMBERS = 2**20  # in a sum
 OPTIMISM = (
-    "If these are rows that the model was learnt from, it looks better here than it is, and what learning and "
-    "evaluation cost these rows adds up: charge both to one budget."
+    "If the model was learnt from these rows, it looks better here than it is. The costs of learning and evaluation "
+    "then add up: charge both to one budget."
 )
-ON_TRUST = "That nobody has more rows here than the unit of protection says is taken on trust."
-FIXED = "The model was fixed before: who chooses among models by such figures pays for each of them."
+ON_TRUST = "It is assumed, not checked, that nobody has more rows here than the unit of protection says."
+FIXED = "The model was fixed before. Choosing among models by such figures costs one evaluation for each of them."
 
 
 @final

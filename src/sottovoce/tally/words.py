@@ -9,16 +9,19 @@ from sottovoce.tally.intervals import Interval
 
 # Figures in this order, as a share in per cent or as a number.
 SHARES = {
-    "accuracy": "accuracy", "majority": "accuracy of no model: always the most frequent class",
-    "recall": "found of {positive} (recall)", "precision": "right where it says {positive} (precision)",
-    "specificity": "found of {negative} (specificity)", "average_precision": "average precision of the rarer class",
-    "positive": "rows of {positive}",
+    "accuracy": "accuracy", "majority": "accuracy without a model: always the most frequent class",
+    "recall": "recall of {positive}", "precision": "precision of {positive}",
+    "specificity": "specificity: recall of {negative}", "average_precision": "average precision of the rarer class",
+    "positive": "share of {positive}",
 }  # fmt: skip
 NUMBERS = {
     "auc": "AUC", "mean_absolute_error": "mean absolute error", "root_mean_square_error": "root mean square error",
 }  # fmt: skip
-_INTERVALS = "Intervals know the noise and the chance of the rows; each holds by itself, for rows like these."
-_HIDDEN = "not told: the noise hides it"
+_INTERVALS = (
+    "Intervals cover sampling error and privacy noise. The coverage is that of each interval by itself, for rows like "
+    "these."
+)
+_HIDDEN = "hidden by the noise"
 
 
 def described(found: PrivateEvaluation, *, with_model: Sequence[str] | None = None) -> list[Part]:
@@ -38,7 +41,7 @@ def described(found: PrivateEvaluation, *, with_model: Sequence[str] | None = No
     clip = found.answer.figures.get("clipped_at")
     if clip is not None:
         most = 100 * found.answer.figures["clipped"].high
-        parts.append(Words(f"Errors beyond {clip.low:.4g} count as that much; at most {most:.2g} % of all are larger."))
+        parts.append(Words(f"Errors above {clip.low:.4g} are clipped to it; at most {most:.2g} % of all are larger."))
     if found.answer.confusion:
         names = found.classes or ()
         rows = [
@@ -48,7 +51,7 @@ def described(found: PrivateEvaluation, *, with_model: Sequence[str] | None = No
             ))
             for name, counts in zip(names, found.answer.confusion, strict=True)
         ]  # fmt: skip
-        parts.append(Table(("true \\ decided", *names), rows, frozenset(range(1, len(names) + 1))))
+        parts.append(Table(("true \\ predicted", *names), rows, frozenset(range(1, len(names) + 1))))
     return [
         *parts,
         Words(_INTERVALS, "soft"),
@@ -66,8 +69,8 @@ def _figures(found: PrivateEvaluation) -> list[tuple[str, str, str]]:
     rows = [(words.format(**names), *_share(figures[name])) for name, words in SHARES.items() if name in figures]
     rows += [(words, *_number(figures[name])) for name, words in NUMBERS.items() if name in figures]
     for name, one in zip(found.classes or (), found.answer.by_class, strict=False):
-        rows.append((f"found of {name} (recall)", *_share(one.recall)))
-        rows.append((f"right where it says {name} (precision)", *_share(one.precision)))
+        rows.append((f"recall of {name}", *_share(one.recall)))
+        rows.append((f"precision of {name}", *_share(one.precision)))
     return rows
 
 

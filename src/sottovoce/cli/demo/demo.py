@@ -43,13 +43,13 @@ _LOOK = 0.1  # seconds between two looks at the sites
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to make, with everything in it.")] = Path("federation-demo"),
     masked: Annotated[
-        bool, typer.Option("--masked", help="Read sums over all sites only; at most one of them colludes.")
+        bool, typer.Option("--masked", help="Masked sums: only sums over all sites are opened; one may collude.")
     ] = False,
     both: Annotated[
-        bool, typer.Option("--both", help="One after the other: noise of its own at every site, then masked sums.")
+        bool, typer.Option("--both", help="Run both: first noise of its own at every site, then masked sums.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option(help=f"Rounds of exchange. Left out: {ROUNDS}, or {MASKED_ROUNDS} with --masked.")
+        int | None, typer.Option(help=f"Rounds of exchange. Default: {ROUNDS}, or {MASKED_ROUNDS} with --masked.")
     ] = None,
     runs: Annotated[int, typer.Option(help="Simulated runs to compare with.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,

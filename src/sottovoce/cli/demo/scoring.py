@@ -147,13 +147,13 @@ def show(trials: Sequence[Trial]) -> None:
     output.show(*([_by_site(first)] if len(trials) == 1 else []), _by_way(trials))
     for trial in trials:
         table = observers(trial.privacy.observers)
-        output.show(*([f"Against whom {trial.way} hold, and which epsilon:", *table] if table else []))
+        output.show(*([f"Epsilon of {trial.way}, by number of colluding sites:", *table] if table else []))
     output.show(
         f"Accuracy: of {first.test_rows:,} test rows, mean of the five sites. Simulator: the same rows and settings, "
-        f"{first.simulated.runs} runs, and their spread.",
+        f"{first.simulated.runs} runs, and their standard deviation.",
         "Seconds: from the start of the five programs to their models, on this machine.",
         *map(_assumption, trials),
-        f"Always the more frequent answer: {_percent(first.majority)}.",
+        f"Accuracy of always the more frequent label: {_percent(first.majority)}.",
     )
 
 
@@ -167,7 +167,7 @@ def _by_way(trials: Sequence[Trial]) -> Table:
         )
         for trial in trials
     ]  # fmt: skip
-    headings = ("way of speaking", "accuracy", "simulator", "exchanges", "seconds", "epsilon")
+    headings = ("noise", "accuracy", "simulator", "exchanges", "seconds", "epsilon")
     return Table(headings, rows, frozenset(range(1, 6)))
 
 

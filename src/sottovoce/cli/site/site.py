@@ -36,21 +36,21 @@ def _option(text: str, panel: str, metavar: str | None = None) -> object:
     return typer.Option(help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
 
 
-_DELIMITER = _option("What separates the fields of a CSV file: , ; | or tab. Left out: as the schema says.", _DATA)
+_DELIMITER = _option("Field separator of a CSV file: , ; | or tab. Default: as in the schema.", _DATA)
 
 
 def site_run(
     federation: Annotated[Path, _option("The agreement, countersigned by all: federation.toml.", _WHO)],
-    site: Annotated[str, _option("Which site this is.", _WHO, "NAME")],
+    site: Annotated[str, _option("Name of this site.", _WHO, "NAME")],
     key: Annotated[Path, _option("Its private key, from: sottovoce site keygen.", _WHO)],
     data: Annotated[Path, _option("Its rows: CSV or Parquet by the schema, or .npz arrays if there is none.", _DATA)],
     server: Annotated[str, _option("The message server, such as tls://nats.example.org:4222.", _SERVER, "URL")],
     state: Annotated[Path, _option("Folder for ledger and journal. Keep it, and keep it private.", _OUT)],
     delimiter: Annotated[str | None, _DELIMITER] = None,
-    signatures: Annotated[Path | None, _option("Folder of signatures. Left out: beside the agreement.", _WHO)] = None,
-    ledger: Annotated[Path | None, _option("Ledger of these rows. Left out: rows.ledger in --state.", _DATA)] = None,
+    signatures: Annotated[Path | None, _option("Folder of signatures. Default: beside the agreement.", _WHO)] = None,
+    ledger: Annotated[Path | None, _option("Ledger of these rows. Default: rows.ledger in --state.", _DATA)] = None,
     cap_epsilon: Annotated[
-        float | None, _option("First use of these rows: what all runs on them may cost, for all time.", _DATA)
+        float | None, _option("First use of these rows: largest epsilon of all runs on them, for ever.", _DATA)
     ] = None,
     cap_delta: Annotated[float | None, _option("First use of these rows: the delta of that cap.", _DATA)] = None,
     cap_mixed: Annotated[
@@ -69,7 +69,7 @@ def site_run(
     ] = None,
     certificates: Annotated[
         Path | None,
-        _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give the next three.", _SERVER),
+        _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give each.", _SERVER),
     ] = None,
     ca: Annotated[Path | None, _option("Certificate of the authority.", _SERVER)] = None,
     cert: Annotated[Path | None, _option("Certificate of this site.", _SERVER)] = None,
@@ -77,8 +77,8 @@ def site_run(
     patience: Annotated[
         float, typer.Option(help="Seconds to wait for a server that is away.", rich_help_panel=_SERVER)
     ] = 600.0,
-    out: Annotated[Path | None, _option("Folder for model and statement. Left out: in --state, by run.", _OUT)] = None,
-    log: Annotated[Path | None, _option("Add a log to this file, one JSON object a line.", _OUT)] = None,
+    out: Annotated[Path | None, _option("Folder for model and statement. Default: in --state, by run.", _OUT)] = None,
+    log: Annotated[Path | None, _option("Append a log to this file, one JSON object per line.", _OUT)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No view of the run.", rich_help_panel=_OUT)] = False,
 ) -> None:
     """Take part in a federation: check the rows, reserve the budget, run, and write a model and a privacy statement.
@@ -133,7 +133,7 @@ def site_run(
 def site_commit(
     data: Annotated[Path, _option("The rows: CSV or Parquet by the schema, or .npz arrays.", _DATA)],
     salt: Annotated[Path, _option("A new file for the secret salt. Keep it, and keep it secret.", _OUT)],
-    schema: Annotated[Path | None, _option("The schema that will be agreed on; left out for arrays.", _DATA)] = None,
+    schema: Annotated[Path | None, _option("The schema that will be agreed on; not for arrays.", _DATA)] = None,
     data_norm: Annotated[float | None, _option("For arrays: the bound on the norm of every row.", _DATA)] = None,
     delimiter: Annotated[str | None, _DELIMITER] = None,
 ) -> None:
@@ -160,7 +160,7 @@ def site_commit(
 
 def site_status(
     state: Annotated[Path, _option("The --state folder of the site.", _OUT)],
-    run: Annotated[str | None, _option("One run only. Left out: all of them.", _WHO, "RUN")] = None,
+    run: Annotated[str | None, _option("One run only. Default: all of them.", _WHO, "RUN")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Where the runs of a site stand: round, who is awaited, what was spent, what is left. It may run meanwhile."""
@@ -320,7 +320,7 @@ def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
             error.add_note(f"{folder} keeps a model of this run, learnt from more than is in the journal.")
         elif kept is not None:
             sums = f"{kept.rounds} {seat.agreement.algorithm.way.exchanges}"
-            why = f"an error that nobody has foreseen, {type(error).__name__}"
+            why = f"an unexpected error, {type(error).__name__}"
             if isinstance(error, Stopped):
                 why = EXIT_CODES[INTERRUPTED]
             elif isinstance(error, SottovoceError):

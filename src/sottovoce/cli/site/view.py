@@ -160,7 +160,7 @@ def print_status(runs: "list[Status]") -> None:
 
     for status in runs:
         running = is_running(status)
-        doing = status.doing if running or status.process is None else "not running; it ended without a word"
+        doing = status.doing if running or status.process is None else "not running; it ended without a message"
         silent = ", ".join(f"{name} (silent for {duration(s)})" for name, s in status.waiting.items())
         lines = {
             "run": f"{status.run}, site {status.site}",

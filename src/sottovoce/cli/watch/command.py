@@ -19,7 +19,7 @@ LOG, AGREEMENT = "site.log", "federation.toml"
 _Federation = Annotated[
     Path | None,
     typer.Option(
-        help="The agreement: shows the guarantee, and against whom it holds. Left out: federation.toml in the folder."
+        help="The agreement: shows the guarantee, and against whom it holds. Default: federation.toml in the folder."
     ),
 ]
 _Port = Annotated[int, typer.Option(help="Port on this machine; 0 for a free one.")]

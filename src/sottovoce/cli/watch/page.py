@@ -129,7 +129,7 @@ def _facts(stories: Sequence[SiteStory], terms: PageTerms | None) -> list[tuple[
     ends = [story.last for story in stories if story.last is not None]
     begun = [story.first for story in stories if story.first is not None]
     return [
-        ("way of speaking", _WAYS.get(_way(stories, terms), NOTHING)),
+        ("noise", _WAYS.get(_way(stories, terms), NOTHING)),
         ("run", run[:12] or NOTHING),
         ("agreement", first.agreement[:12] or NOTHING),
         ("first line", _when(min(begun)) if begun else NOTHING),
@@ -138,8 +138,8 @@ def _facts(stories: Sequence[SiteStory], terms: PageTerms | None) -> list[tuple[
 
 
 _OPENED = {
-    MASKED: "The norm of the gradient of the mean loss over all rows, as the sums have opened it, with its noise. The "
-    "first sum is of second moments, and not drawn.",
+    MASKED: "The norm of the gradient of the mean loss over all rows, as computed from the opened sums, with "
+    "their noise. The first sum, of second moments, is not drawn.",
     OWN_NOISE: "The norm of the mean of a site's own and its neighbours' models, as they were sent, with their noise.",
 }
 _WAYS = {MASKED: "masked sums", OWN_NOISE: "noise of its own at every site"}
@@ -160,13 +160,13 @@ def _remarks(stories: Sequence[SiteStory], terms: PageTerms | None) -> list[str]
     """Sentences on what does not fit together."""
     run, remarks = common_run(stories), []
     if terms is not None and _fitting(stories, terms) is None:
-        remarks.append("A log is of another agreement than the one that was given: no guarantee is shown.")
+        remarks.append("A log belongs to another agreement than the one that was given: no guarantee is shown.")
     remarks += [f"{s.name} is in another run, {s.run[:12]}." for s in stories if s.run and s.run != run]
     twice = [name for name, times in Counter(s.name for s in stories).items() if times > 1]
-    remarks += [f"Several logs are of a site that calls itself {name}." for name in twice]
+    remarks += [f"Several logs are of a site with the name {name}." for name in twice]
     unsaid = [s.name for s in stories if s.last is not None and not s.begun]
     remarks += [f"The log of {name} begins in the middle of a run." for name in unsaid]
-    remarks += [f"There is no line in the log of {s.name} yet." for s in stories if s.last is None]
+    remarks += [f"The log of {s.name} has no line yet." for s in stories if s.last is None]
     return remarks
 
 

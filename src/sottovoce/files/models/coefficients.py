@@ -37,8 +37,8 @@ from sottovoce.problem.problem import Answers
 from sottovoce.sums.inference import Evidence
 
 NO_ERRORS = (
-    "There are no standard errors: nothing was released that says how sure these coefficients are, and any of them may "
-    "be mostly noise, its sign too. Training with --algorithm masked --inference releases it."
+    "These coefficients have no standard errors, since none were released. Any of them may be mostly noise, even its "
+    "sign. For standard errors, train with --algorithm masked --inference."
 )
 
 
@@ -144,13 +144,15 @@ def described(model: Model, output: int, most: int | None = None) -> list[Part]:
     whole = len(chosen) == len(found.features)
     which = "All" if whole else f"The {len(chosen)} largest of {len(found.features)}"
     if model.classes is None:
-        what = "a larger mean, by its logarithm" if isinstance(model.loss.labels, Counts) else "a larger prediction"
+        what = "the logarithm of the mean" if isinstance(model.loss.labels, Counts) else "the prediction"
+        what = f"raises {what}"
     else:
-        what = repr((model.classes if model.weights.shape[1] > 1 else model.classes[1:])[output])
+        name = (model.classes if model.weights.shape[1] > 1 else model.classes[1:])[output]
+        what = f"favours {name!r}"
     return [
-        Words(f"{which} coefficients, in the units of the columns; above 0 speaks for {what}."),
+        Words(f"{which} coefficients, in the units of the columns. A coefficient above 0 {what}."),
         Table(headings, rows, frozenset(range(1, len(headings)))),
-        Words(f"Intercept: {found.intercept[output]:+.2g}, where every number is 0 and nothing is said."),
+        Words(f"Intercept: {found.intercept[output]:+.2g}, for a row whose numbers are 0 and which is in no category."),
     ]
 
 

@@ -28,19 +28,19 @@ NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "
 INTERCEPT = "intercept"
 RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}  # what exp of a coefficient is
 ERRORS = (
-    "Standard errors and intervals hold the drawing of the rows and the privacy noise that was added. An interval of "
-    "95 % misses what it is for once in twenty times."
+    "Standard errors and intervals cover both the sampling of the rows and the privacy noise. A 95 % interval misses "
+    "the true value once in twenty times."
 )
 TAKEN_AT_ITS_WORD = {
-    "logistic": "The model is taken at its word: where the log-odds are not linear in these columns, errors are "
-    "somewhat off.",
-    "poisson": "The variance of counts is taken to be in proportion to their mean; how much more than that of Poisson "
-    "counts was learnt, too. Counts above the largest were taken for it, and coefficients are of those.",
+    "logistic": "The model is assumed to be right: where the log-odds are not linear in these columns, standard errors "
+    "are somewhat off.",
+    "poisson": "The variance of counts is assumed to be proportional to their mean; the factor, the dispersion, was "
+    "estimated. Counts above the declared largest one were clipped to it, and coefficients describe clipped counts.",
 }
-CUT = "Rows longer than data_norm were scaled down to it; the coefficients are those of the rows that were learnt from."
+CUT = "Rows longer than data_norm were scaled down to it; the coefficients describe the scaled rows."
 SEVERAL = (
-    "A person may have up to {} rows here, which may be alike: the part of the standard errors that is for the drawing "
-    "of rows is {:.3g} times as large as for independent rows."
+    "A person may have up to {} rows here, and they may be alike. The sampling part of the standard errors is "
+    "therefore {:.3g} times as large as for independent rows."
 )
 _COLUMNS = ("name", "identified", *NUMBERS)
 _WIDTH = 100
@@ -156,7 +156,7 @@ class Inference:
         rows += [(line.name, *_cells(line, ratio=False), *blank) for line in self.figures if line.identified]
         table = Table(headings, rows, frozenset(range(1, len(headings)))) if rows else Words(_NONE_IDENTIFIED)
         hidden = (*self.unidentified, *(line.name for line in self.figures if not line.identified))
-        unsaid = f"Not identified at this budget, so nothing is said of them: {', '.join(hidden)}."
+        unsaid = f"Not identified at this budget, so no numbers are shown: {', '.join(hidden)}."
         order = [*KINDS]  # a file does not keep the order of the parts
         dealt = sorted(self.budget.items(), key=lambda part: order.index(part[0]) if part[0] in order else 0)
         parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in dealt)
@@ -225,7 +225,7 @@ _TITLES = {"logistic": "Private logistic regression", "linear": "Private linear 
 
 
 _NONE_IDENTIFIED = (
-    "Nothing is identified at this budget, so there is no table: a larger epsilon or more rows would help."
+    "No coefficient is identified at this budget, so there is no table. A larger epsilon or more rows would help."
 )
 
 

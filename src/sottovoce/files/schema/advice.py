@@ -18,8 +18,8 @@ def on_row_norm(schema: Schema) -> str | None:
         return None
     proposed = ceil(10 * usual) / 10
     return (
-        f'row_norm = "bound" allows rows of norm {longest:.3g}, but values spread evenly over their bounds make about '
-        f"{usual:.2g}. With row_norm = {proposed:g} the noise is {longest / proposed:.2g} times smaller beside the "
-        "rows; only longer ones are shortened. If values are mostly near 0, less is better still. Choose it from "
-        "public knowledge, not by looking at rows."
+        f'row_norm = "bound" allows rows of norm {longest:.3g}, but with values spread evenly over their bounds '
+        f"it is about {usual:.2g}. With row_norm = {proposed:g} the noise is {longest / proposed:.2g} times smaller "
+        "relative to the rows; only longer ones are shortened. If values are mostly near 0, less is better still. "
+        "Choose it from public knowledge, not by looking at rows."
     )

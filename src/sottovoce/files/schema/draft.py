@@ -23,10 +23,10 @@ FEW_NUMBERS = 10  # up to so many different whole numbers are taken for categori
 MOST_BINS = 1000
 _READ_OFF = {"kind", "order", "bounds", "edges", "categories", "classes", "missing"}
 _IDENTIFIER = re.compile(r"(^|[ _.-])(?i:id|uuid|guid|ssn)$|[a-z]I[dD]$")
-_TOP = """A draft. Values were read off a private file: they may say something about single rows.
+_TOP = """A draft. Values were taken from a private file: they may reveal something about single rows.
 Do not share this file, and do not train with it, before you have reviewed it.
 The guide to every key is docs/how-to/schema.md."""
-_UNREVIEWED = """What was read off the file. For each entry: replace the value by what is publicly known (a code book,
+_UNREVIEWED = """What was taken from the file. For each entry: replace the value by what is publicly known (a code book,
 a law, a unit's range), or decide that it is harmless as it is. Then delete the entry; `sottovoce schema review` asks
 column by column and does it for you. Training refuses what is left."""
 _FORM = "How this file is written. Files of other sites may differ; what they mean does not."
@@ -43,7 +43,7 @@ class SchemaDraft:
         """The text of a schema file, with comments for the reviewer."""
         data, remarks = plain(self.schema), {"": _TOP, "unreviewed": _UNREVIEWED, "file": _FORM}
         if self.schema.classes is not None and len(self.schema.classes) == 2:
-            remarks["label"] = "The positive class is the one that is looked for; it counts as +1."
+            remarks["label"] = "The positive class counts as +1."
         left = "\n".join(f"Left out: {brief(name)}, {reason}." for name, reason in self.left_out.items())
         return parse.render(data, remarks | {"end": left} if left else remarks)
 
@@ -101,7 +101,7 @@ def _column(seen: Seen, bins: int | None) -> Column | str:
     if seen.dated:
         return _age(seen, missing, bins)
     if not seen.few and _IDENTIFIER.search(seen.name):
-        return "by its name it identifies rows or people, which says nothing of others"
+        return "by its name it identifies rows or people, which predicts nothing about others"
     if seen.different:
         return "its whole numbers are all different, as those of an identifier. If it is a quantity, add it by hand"
     if seen.numeric and not _is_coded(seen):

@@ -172,7 +172,7 @@ def encode_features(
     if first:
         raise InputError(
             f"{first[0].message} In file={str(table.path)!r}. Rows with such a category: {many}. To predict the "
-            "others, skip them (--unknown skip), or let the column say nothing there (--unknown other)."
+            "others, skip them (--unknown skip), or ignore the column there (--unknown other)."
         )
 
 
@@ -302,7 +302,7 @@ class _Checked(NamedTuple):
             where, came = f"row {number}, column {brief(_name(part))}", self.chunk.cells[place].shown(row)
             if finding.refused:
                 wanted = "UTF-8 text" if finding is Finding.NOT_TEXT else part.wants()
-                hidden = f"what is not quoted here ({finding.words}; sottovoce schema check shows it)"
+                hidden = f"a private value, not shown here ({finding.words}; sottovoce schema check shows it)"
                 message = f"Expected {wanted} in {where}, got {repr(came) if quoted else hidden}."
             else:
                 message = f"{where}: got {came!r}, {finding.words}."
@@ -328,7 +328,7 @@ def _advice(finding: Finding, came: str, part: Part) -> str:
 
 _COMMA = re.compile(r"[+-]?\d*,\d+")
 _ADVICE = {
-    Finding.MISSING: ' It counts as missing: fill it in, or say in the schema what is to be done (missing = "...").',
+    Finding.MISSING: ' It counts as missing: fill it in, or choose in the schema what happens then (missing = "...").',
     Finding.UNKNOWN: " Correct it, or declare it in the schema.",
     Finding.OUTSIDE: " Leave the row out, cut it to the bound, or declare a larger bound in the schema.",
     Finding.NOT_A_DATE: ' Correct it, or say another order of year, month and day in the schema (order = "dmy").',

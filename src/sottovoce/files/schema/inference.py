@@ -25,13 +25,13 @@ def obstacles(schema: Schema) -> tuple[str, ...]:
     ]
     if schema.row_norm != "bound" and schema.data_norm < schema.encoded_norm:
         found.append(
-            f"rows longer than row_norm = {schema.row_norm:g} are cut, which no coefficient in the unit of a column "
-            'can tell: use row_norm = "bound"'
+            f"rows longer than row_norm = {schema.row_norm:g} are shortened, so that no coefficient is in the unit of "
+            'its column: use row_norm = "bound"'
         )
     if schema.weight is not None:
         found.append(
-            f"rows count by {schema.weight.column!r}: how sure a coefficient is depends on what weights stand for and "
-            "on their squares, which nobody releases: take [weight] out"
+            f"rows count by {schema.weight.column!r}: standard errors depend on what weights stand for and on "
+            "their squares, which are not released: take [weight] out"
         )
     return tuple(found)
 
@@ -42,8 +42,8 @@ def remarks(schema: Schema) -> tuple[str, ...]:
     if not unit or not schema.intercept:
         return ()
     return (
-        f'{", ".join(unit)}: scale = "symmetric" centres a number at the middle of its bounds. With "unit" it looks '
-        "much like the intercept, and both have larger standard errors.",
+        f'{", ".join(unit)}: scale = "symmetric" centres a number at the middle of its bounds. With "unit" it is '
+        "nearly collinear with the intercept, and both have larger standard errors.",
     )
 
 
@@ -51,4 +51,4 @@ def require_inferable(schema: Schema) -> None:
     """Refuse, before a row is read, what could only end in coefficients that mean nothing."""
     if found := obstacles(schema):
         more = f" ({len(found) - 1} more like this)" if len(found) > 1 else ""
-        raise InputError(f"Expected a schema for inference, got one of which {found[0]}{more}.")
+        raise InputError(f"Expected a schema for inference, got one in which {found[0]}{more}.")

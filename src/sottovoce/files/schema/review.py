@@ -21,7 +21,10 @@ def note(schema: Schema) -> tuple[str, ...]:
     """The note of a privacy statement on values that nobody has reviewed; empty if there are none."""
     if not schema.unreviewed:
         return ()
-    return (f"The schema says {_entries(schema)} as read off a file, unreviewed. The guarantee does not cover this.",)
+    return (
+        f"Values in the schema were taken from a file and not reviewed: {_entries(schema)}. The guarantee does not "
+        "cover this.",
+    )
 
 
 def notes(schema: Schema) -> tuple[str, ...]:
@@ -33,7 +36,7 @@ def require_reviewed(schema: Schema) -> None:
     """Refuse a schema that still has values read off a file. Call it before training."""
     if schema.unreviewed:
         raise PrivacyError(
-            f"Expected a reviewed schema, got {_entries(schema)} still marked as read off a file. Replace each value "
+            f"Expected a reviewed schema, got {_entries(schema)} still marked as taken from a file. Replace each value "
             "by one from public knowledge or approve it, and delete its entry from unreviewed in the schema."
         )
 

@@ -35,7 +35,7 @@ def learning(history: Columns, optimum: float | None, named: str) -> Figure:
         for axes, name in zip(grid, meant, strict=True):
             for number, output in enumerate(("last", "average", "consensus")):
                 _curve(axes, history, f"{name}_{output}", OUTPUTS[output], number)
-            axes.set_title("mean loss" if name == "risk" else "share of right answers")
+            axes.set_title("mean loss" if name == "risk" else "accuracy")
         if optimum is not None:
             grid[0].axhline(optimum, color=INK, linewidth=0.8, linestyle=DASHES[2], label=named)
         handles, labels = grid[0].get_legend_handles_labels()
@@ -75,7 +75,7 @@ def colluding(observers: Sequence[Sight]) -> Figure:
                       ha="left", va="top", fontsize=7.5)  # fmt: skip
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("colluding sites, with the relay")
+        axes.set_xlabel("colluding sites, with the message server")
         axes.set_ylabel("epsilon")
     return figure
 
@@ -95,8 +95,8 @@ def roc(found: PrivateEvaluation) -> Figure:
             [0, *(x.low for x in across), 1, *(x.high for x in reversed(across))],
             [0, *(y.high for y in up), 1, *(y.low for y in reversed(up))], color=CYCLE[0], alpha=0.18, linewidth=0,
         )  # fmt: skip
-        axes.set_xlabel("share of the others that is called so")
-        axes.set_ylabel("share that is found")
+        axes.set_xlabel("false positive rate")
+        axes.set_ylabel("true positive rate")
     return figure
 
 
@@ -112,7 +112,7 @@ def calibration(found: PrivateEvaluation) -> Figure:
         axes.fill_between(x, low, high, color=CYCLE[1], alpha=0.18, linewidth=0)
         axes.plot(x, np.array([group.observed.value for group in known], dtype=np.float64), "o-", color=CYCLE[1])
         axes.set_xlabel("predicted probability")
-        axes.set_ylabel("share that was so")
+        axes.set_ylabel("observed share")
     return figure
 
 
@@ -133,7 +133,7 @@ def by_site(sites: Columns) -> Figure:
         axes.plot(joint, places, "D", color=CYCLE[0], label="mean of all sites")
         axes.set_yticks(places, names)
         axes.set_ylim(-0.8, len(names) - 0.2)
-        axes.set_xlabel("share of right answers" if score == "accuracy" else "mean loss")
+        axes.set_xlabel("accuracy" if score == "accuracy" else "mean loss")
         figure.legend(loc="outside lower center", ncols=2)
     return figure
 

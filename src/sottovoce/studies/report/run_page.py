@@ -54,9 +54,9 @@ def run_page(run: RunFolder) -> str:
     parts: list[Part] = [
         Words(f"{setting(summary)}, loss {summary['loss']}.", "soft"),
         Words(
-            f"Everything on this page but the guarantee, the coefficients{also} and the settings was read off the "
-            "rows, without noise. It is for whoever holds them. What may be handed on is the model file: the guarantee "
-            f"below covers it, and nothing else here{file}.",
+            f"Everything on this page except the guarantee, the coefficients{also} and the settings was computed from "
+            "the rows without noise: keep it to yourself. You may share the model file: the guarantee below covers it, "
+            f"and nothing else here{file}.",
             "banner",
         ),
         Section("scores", "Scores", [*scores(summary, model, "the model in the file"), *marked]),
@@ -81,8 +81,8 @@ def _guarantee(privacy: PrivacyStatement) -> list[Part]:
     found: list[Part] = [Section("guarantee", "Guarantee", [words])]
     if table:
         caption = (
-            "What holds against whoever carries the messages and so many sites that tell it all they know. Computed "
-            "from public numbers."
+            "Epsilon against whoever carries the messages together with this many colluding sites. Computed from "
+            "public numbers."
         )
         drawn = _figure("colluding", colluding(privacy.observers), caption)
         found.append(Section("colluding", "If more sites collude", [drawn, *table]))
@@ -94,7 +94,7 @@ def _over_the_rounds(run: RunFolder, marked: Sequence[Words]) -> list[Part]:
     named = summary.get("optimum", "pooled, no privacy")
     means = "One run." if summary["runs"] == 1 else f"Means of {summary['runs']} runs; bands are their range."
     whole = "the whole run" if privacy.runs == 1 else f"all {privacy.runs} runs together"
-    costs = f"The promised epsilon is for {whole}; the curve is what the broadcasts up to a round cost."
+    costs = f"The promised epsilon is for {whole}; the curve is the cost of the broadcasts up to each round."
     learnt = _figure("learning", learning(run.history, summary["optimum_risk"], named), means)
     spent = _figure("spending", spending(run.history, privacy.promised), costs)
     return [
@@ -104,7 +104,7 @@ def _over_the_rounds(run: RunFolder, marked: Sequence[Words]) -> list[Part]:
 
 
 def _sites(sites: Columns, marked: Sequence[Words]) -> Section:
-    drawn = _figure("sites", by_site(sites), "The first run's models on each site's own rows.")
+    drawn = _figure("sites", by_site(sites), "Models of the first run, scored on each site's own rows.")
     # In the table are also those that the figure leaves out.
     headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
     rows = [
@@ -149,13 +149,13 @@ def _bare(model: Model) -> list[Part]:
 
 def _inference(inference: Inference) -> Section:
     caption = (
-        "Estimates with intervals of 95 %, which hold the privacy noise. They are inferred from what was released: the "
-        "guarantee covers them."
+        "Estimates with 95 % confidence intervals, which cover sampling error and privacy noise. They are computed "
+        "from what was released: the guarantee covers them."
     )
     drawn = _figure("coefficients", forest(inference), caption)
     facts, table, *remarks = inference.described()
     every = Folded("All standard errors", [table])
-    return Section("coefficients", "How sure the coefficients are", [drawn, facts, every, *remarks])
+    return Section("coefficients", "Coefficients with intervals", [drawn, facts, every, *remarks])
 
 
 def _percent(share: float) -> str:

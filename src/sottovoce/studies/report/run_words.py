@@ -15,7 +15,7 @@ NO_MODEL = "no model"
 OUTPUTS = {
     "average": "each site's mean over its steps",
     "last": "each site's last broadcast",
-    SITE: "what a real site would get, the mean of its own and its neighbours' last broadcasts",
+    SITE: "the model of a real site: the mean of its own and its neighbours' last broadcasts",
     "consensus": "mean of all last broadcasts",
 }
 _KEPT = "consensus"  # the model of the file
@@ -144,7 +144,7 @@ def _remarks(summary: Mapping[str, Any], model: Model) -> list[Part]:
         own, none = (judged["metrics"][name]["risk"] for name in ("consensus", "no_model"))
         warning = (
             f"The model is WORSE THAN NO MODEL: {constant_words(model.loss)} has a loss of {none:.4f}, it has "
-            f"{own:.4f}. Do not use it; it takes more rows, or a larger epsilon."
+            f"{own:.4f}. Do not use it: it needs more rows or a larger epsilon."
         )
         parts.append(Words(warning, "bad"))
     return parts
