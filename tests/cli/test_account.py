@@ -52,7 +52,7 @@ def test_all_three_are_checked(answer, cli):
     assert "holds" in cli("account", "--epsilon", 1, "--sigma", 4, "--steps", 1)[1]
     code, out, err = cli("account", "--epsilon", 1, "--sigma", 3.7, "--steps", 1)
     assert (code, err) == (1, "")
-    assert "does NOT hold" in out
+    assert "The budget is EXCEEDED" in out
 
 
 def test_not_even_one(answer, cli):

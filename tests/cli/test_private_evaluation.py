@@ -35,7 +35,7 @@ def test_it_is_charged_and_kept_and_near_what_the_rows_say(model, clinic, tmp_pa
         assert one["low"] <= one["value"] <= one["high"]
         assert abs(one["value"] - true[name]) < 5 * (one["high"] - one["low"])
     assert said["rows"] == 1200
-    assert any("flatter" in note for note in said["privacy"]["notes"])  # the same 1200 rows
+    assert any("too good" in note for note in said["privacy"]["notes"])  # the same 1200 rows
     assert json.loads(json.dumps(plain(PrivateEvaluation.load(out)))) == said
     assert said["answer"]["confusion"][0][0]["value"] != true["confusion"][0][0]
     code, shown, _ = cli("evaluate", model, clinic, "--private", "--epsilon", 0.5, "--budget", budget)
@@ -126,7 +126,7 @@ def test_three_classes_and_numbers(tmp_path, answer, cli):
     assert np.array([[one["value"] for one in line] for line in said["confusion"]]) == pytest.approx(
         np.array(true["confusion"], dtype=float), abs=40
     )
-    assert "found of middle" in cli("evaluate", model, rows, "--private", "--epsilon", 5)[1]
+    assert "recall of middle" in cli("evaluate", model, rows, "--private", "--epsilon", 5)[1]
 
     (tmp_path / "schema.toml").write_text(NUMBER)
     rows = write(tmp_path / "numbers.csv", lambda age, _: round(age * 1.5, 1))

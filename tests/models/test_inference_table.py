@@ -175,6 +175,6 @@ def test_an_estimator_sums_up(recwarn):
 
 def test_a_table_of_nothing_is_not_drawn():
     text = Inference("logistic", 100, (CoefficientLine("age"), CoefficientLine("intercept")), {}).text()
-    assert "Nothing is identified at this budget" in text
+    assert "No coefficient is identified at this budget" in text
     assert "std err" not in text
     assert "age, intercept" in text

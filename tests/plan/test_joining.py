@@ -71,7 +71,7 @@ def test_squared_rows_never_advise_to_leave_sites_out_and_equal_ones_do():
     words = {w: " ".join(advice(made(STEEP, fixed={"weights": w}).task)) for w in WEIGHTS}
     assert "Leave out" not in words["squared"]
     assert "weigh 0." in words["squared"]
-    assert "a site as its rows squared (weights=squared); the largest site weighs" in words["squared"]
+    assert "a site as its rows squared (weights=squared); the largest site has" in words["squared"]
     assert "Leave out the" in words["equal"]
     assert "every row the same" in words["rows"]
 

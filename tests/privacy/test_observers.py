@@ -64,7 +64,7 @@ def test_the_words_and_the_data_hold_the_table():
     made = statement()
     data = plain(made)
     assert [line["colluding"] for line in data["observers"]] == list(range(12))
-    assert f"2: {1:g}" in made.prose()
+    assert f", {1:g} with 2," in made.prose()
     assert "computational" in made.prose()
     assert PrivacyStatement.from_dict(json.loads(made.to_json())) == made
 
@@ -300,6 +300,6 @@ def test_the_same_grid_takes_nothing_from_the_agreed_line_and_all_from_the_last(
 def test_a_line_without_a_promise_says_so_and_stays_without():
     told = statement()
     told = replace(told, observers=(Sight(2, 1.0, told.epsilon), Sight(9, 0.5, math.inf)))
-    assert "9: none" in told.prose()
+    assert ", infinite with 9." in told.prose()
     assert PrivacyStatement.from_dict(plain(told)).observers[-1].epsilon == math.inf
     assert told.of_runs(3).observers[-1].epsilon == math.inf

@@ -64,7 +64,7 @@ def words(html):
 
 def test_it_says_how_far_each_is_and_what_is_spent_and_left():
     found = drawn(three())
-    said = "berlin computes round 4 of 8 ε spent at δ = 0.0001 0.75 of 2 still fits under the cap: 1.35;"
+    said = "berlin computes round 4 of 8 ε spent at δ = 0.0001 0.75 of 2 a run that still fits under the cap: 1.35;"
     assert said in words(found["status"])
     assert words(found["status"]).count("0.75 of 2") == 3
     assert "noise masked sums run abababababab" in words(found["facts"])
@@ -72,7 +72,7 @@ def test_it_says_how_far_each_is_and_what_is_spent_and_left():
 
 def test_what_was_spent_is_never_rounded_down_and_what_is_left_never_up():
     story = told(began(spent=1.00000000001, left=0.99999999999, cap=2.0))
-    assert "1.00001 of 2 still fits under the cap: 0.999999;" in words(drawn([story])["status"])
+    assert "1.00001 of 2 a run that still fits under the cap: 0.999999;" in words(drawn([story])["status"])
 
 
 def test_it_says_who_waits_for_whom():
@@ -133,7 +133,7 @@ def test_terms_are_read_off_an_agreement(tmp_path):
 def test_what_does_not_fit_is_said():
     among = [*three(), told(began("wien", run="ee" * 16)), told(done(3), name="rom"), SiteStory("bern"), three()[0]]
     facts = words(drawn(among, None)["facts"])
-    for text in ("wien is in another run", "The log of rom begins in the middle", "no line in the log of bern yet",
+    for text in ("wien is in another run", "The log of rom begins in the middle", "The log of bern has no line yet",
                  "Several logs are of a site with the name berlin"):  # fmt: skip
         assert text in facts
 

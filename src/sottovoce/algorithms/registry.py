@@ -112,7 +112,7 @@ REGISTRY: dict[str, Entry] = {
                      grid=_BY_DIAMETER, not_at_sites=None),
     "noisy-averaged-gd": Entry(at="averaged.NoisyAveragedGD", label="Averaged noisy gradients", colour="#6F86A6",
                                group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER,
-                               not_at_sites="its steps are read off all nodes at once, so no single site can run it"),
+                               not_at_sites="its steps use all nodes at once, so no single site can run it"),
     "trusted-curator": Entry(at="averaged.TrustedCurator", label="Trusted curator", colour="#A08C6A",
                              group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER,
                              not_at_sites="its messages are private only as an average"),

@@ -201,9 +201,9 @@ def _show(b: PricedSteps) -> None:
     if b.unit.people:
         show(f"For {b.unit}. Sigma is relative to what one row moves.")
     if b.sampling is not None:
-        show(f"Each step looks at {b.sampling.words}.")
+        show(f"Each step uses {b.sampling.words}.")
     if b.found is None:
-        verdict = "The budget holds" if b.holds else "The budget does NOT hold"
+        verdict = "Within the budget" if b.holds else "The budget is EXCEEDED"
         show(f"{verdict}: these steps cost epsilon = {up(b.spent)}.")
     elif b.steps == 0:
         show("Not even one step stays within epsilon. Add noise.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sottovoce.privacy.books.ledger import Ledger
 
 ledger_app = typer.Typer(
-    help="Show, verify or export the privacy ledger of a data set; raise its cap, or book what others have seen of it.",
+    help="Show, verify or export the privacy ledger of a data set; raise its cap, or book what neighbours have seen.",
     rich_markup_mode="rich",
 )
 

@@ -199,7 +199,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
             raise InputError(
                 "Expected class_weight as a table with a public weight for each of two declared classes, such as "
                 f"{{0: 1, 1: 50}} with classes=[0, 1], got class_weight={given!r}, classes={self.classes!r}. Weights "
-                "that are counted from the rows ('balanced') would tell of them: give numbers."
+                "that are counted from the rows ('balanced') would reveal something about them: give numbers."
             )
         low, high = (float(given[name]) for name in known)
         expect(0 < low < inf and 0 < high < inf, "finite weights > 0 of both classes", class_weight=given)

@@ -75,10 +75,10 @@ def advice(task: Task) -> tuple[str, ...]:
         return ()
     share = float(task.importance.max()) / task.n
     mean = {"equal": "every site the same", "rows": "every row the same", "squared": "a site as its rows squared"}
-    caution = " If its rows are unlike the others', the model is its more than theirs." if share > 0.5 else ""
+    caution = " If its rows are unlike the others', the model fits it rather than them." if share > 0.5 else ""
     objective = (
-        f"Optimised is a mean loss that counts {mean[task.weights]} (weights={task.weights}); the largest site weighs "
-        f"{100 * share:.0f} %.{caution}"
+        f"The objective is a mean loss that counts {mean[task.weights]} (weights={task.weights}); the largest site has "
+        f"{100 * share:.0f} % of the weight.{caution}"
     )
     return tuple(text for text in (objective, _left_out(task, sizes), _weightless(task, sizes)) if text)
 
@@ -105,5 +105,5 @@ def _weightless(task: Task, sizes: Sequence[int]) -> str:
     together = " together" if light > 1 else ""
     return (
         f"{which}{together} weigh{'' if light > 1 else 's'} {100 * float(weights[-light:].sum()):.1g} %: "
-        "what they spend buys others next to nothing, but they receive the model."
+        "they add almost nothing for the others, yet spend their whole epsilon and receive the model."
     )

@@ -231,7 +231,8 @@ def _check(task: Task, stand_in: Dataset | None) -> None:
         if stand_in.private:
             raise PrivacyError(
                 f"Expected a public stand-in, got the private rows of stand_in={stand_in.name!r}: settings that follow "
-                "from them would tell of them. Leave it out; if anyone may see them: replace(stand_in, private=False)."
+                "from them would reveal something about them. Leave it out; if anyone may see them: "
+                "replace(stand_in, private=False)."
             )
         task.loss.labels.check(stand_in.labels)
     as_algorithm(task, Setting(1, 1, 1.0, 1.0))  # refuses what the algorithm would refuse
@@ -282,7 +283,7 @@ def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:
     if "batch_size" in task.fixed:
         notes.append(f"Gradients use batches of {task.fixed['batch_size']} rows.")
     if task.unit.people:
-        notes.append(f"Protected is {task.unit}.")
+        notes.append(f"Protected: {task.unit}.")
     if math.isinf(task.epsilon):
         notes.append("epsilon=inf: nothing is protected.")
     return (*notes, *advice(task))

@@ -189,9 +189,11 @@ class PrivacyStatement:
             (line,) = self.observers
             others = "" if line.colluding == 0 else f" and all {line.colluding} other sites together"
             return [f"This holds against whoever carries the messages{others}."]
-        first, *others = milestones(self.observers)
-        prices = [f"{_up(first.epsilon)} with {first.colluding} colluding sites"]
-        prices += [f"{_up(line.epsilon)} with {line.colluding}" for line in others]
+        prices = [
+            f"{'infinite' if line.epsilon == inf else _up(line.epsilon)} with {line.colluding}"
+            for line in milestones(self.observers)
+        ]
+        prices[0] += " colluding sites"
         return [f"Against whoever carries the messages together with sites, epsilon is at most {', '.join(prices)}."]
 
     def assumption(self) -> str:

@@ -60,8 +60,8 @@ def large_delta(delta: float, rows: int) -> Doubt | None:
     if not 1 / rows < delta < 1:
         return None
     return Doubt(
-        f"delta={delta:g} is more than 1 in {rows:,}, the number of rows: a guarantee like that would allow to publish "
-        "a row as it is.",
+        f"delta={delta:g} is more than 1 in {rows:,}, the number of rows: such a guarantee would allow "
+        "publishing a row as it is.",
         f"Leave delta out, which gives {default_delta(rows):g} here.",
     )
 

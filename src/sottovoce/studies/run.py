@@ -325,14 +325,14 @@ def _notices(problem: Problem, algorithm: Method, force: bool) -> tuple[str, ...
     asked = (algorithm.epsilon, algorithm.delta) if isinstance(algorithm, PrivateMethod) else (math.inf, 0.0)
     weak = [doubt for doubt in (no_delta(asked[1]), no_epsilon(asked[0])) if doubt is not None]
     if weak and not force:
-        raise PrivacyError(f"{refusal(weak[0])} To have it all the same, say --force (force=True).")
+        raise PrivacyError(f"{refusal(weak[0])} To run it anyway, use --force (force=True).")
     large = large_delta(asked[1], int(counts.sum()))
     found = [str(doubt) for doubt in (*weak, large) if doubt is not None]
     few = int(np.count_nonzero(counts < FEW_ROWS))
     if few and problem.sites.n > 1:
         found.append(
-            f"{few:,} of {problem.sites.n:,} sites hold fewer than {FEW_ROWS} rows: the noise of such a site drowns "
-            "what its rows say. Take fewer, larger sites (--nodes)."
+            f"{few:,} of {problem.sites.n:,} sites hold fewer than {FEW_ROWS} rows: the noise of such a site is "
+            "larger than the signal in its rows. Use fewer, larger sites (--nodes)."
         )
     return tuple(found)
 

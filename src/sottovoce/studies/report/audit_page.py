@@ -81,7 +81,7 @@ def audit_page(audits: Mapping[str, Verdict]) -> str:
     """The page as HTML, by what was attacked."""
     any_one = next(iter(audits.values()))
     columns = (
-        f'"By counting" assumes nothing of the scores; "normal" assumes that {any_one.assumption}, and raises no '
+        f'"By counting" assumes nothing about the scores; "normal" assumes that {any_one.assumption}, and raises no '
         'alarm. "Noise" is the standard deviation of the noise in messages, over what the claim needs for two rows '
         "that were there, in the round where it looks smallest: at least 1 if the claim holds, up to chance, and if "
         "noise is normal."
@@ -101,7 +101,7 @@ def audit_page(audits: Mapping[str, Verdict]) -> str:
             [
                 Words(
                     "Each claim of epsilon was attacked: two rows were searched for that differ most, both worlds were "
-                    "run many times, and all that an observer sees was weighed as well as can be. What is shown is a "
+                    "run many times, and all that an observer sees was combined as well as possible. The figure is a "
                     f"lower bound on the true epsilon, with {100 * any_one.confidence:g} % confidence in each line, so "
                     "that of many lines of right claims a few may lie above. A claim counts as refuted only where "
                     "chance would do that once in a million audits: by counting, by the size of a round's noise, or "
@@ -109,8 +109,8 @@ def audit_page(audits: Mapping[str, Verdict]) -> str:
                 ),
                 Words(
                     "A bound above a claim by more than chance refutes it. A bound below shows that this attack found "
-                    "no fault, and no more: it proves nothing of other rows, of settings that were not tried, of "
-                    "timing, or of a machine that is not ours.",
+                    "no fault, and no more: it proves nothing about other rows, settings that were not tried, "
+                    "timing, or other machines.",
                     "banner",
                 ),
                 Section("all", "Claims and bounds", [table_of(audits), Words(columns, "soft")]),
