@@ -50,16 +50,16 @@ MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it 
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis(PrivateMethod):
-    """A method that reads sums over all sites, and nothing else that a site says.
+    """A method that reads noisy sums over all sites, and nothing else that a site sends.
 
     Args:
-        epsilon: of the total guarantee, against the relay and `colluding` sites together.
+        epsilon: of the total guarantee, against the message server and `colluding` sites together.
         weights: always "rows": a sum over all sites counts every row the same.
-        colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them,
-            but at least one, since every site looks on.
-        least_sites: u, how many sites a sum must hold. None: all.
-        spare: attempts that are paid for beforehand, to make a sum again without a site that was lost.
-        worst_case_epsilon: what must hold against all other sites together. None: whatever follows.
+        colluding: c, how many sites may collude, with each other and the message server. None: fewer than half of
+            them, but at least one, since every site sees the sums.
+        least_sites: u, the least number of sites in a sum. None: all.
+        spare: how many sums may be repeated without a site that was lost; paid for in advance.
+        worst_case_epsilon: the largest epsilon if all other sites collude. None: no limit.
     """
 
     way: ClassVar[Way] = MASKED_SUMS
@@ -175,7 +175,7 @@ class Analysis(PrivateMethod):
     # -- noise and price ------------------------------------------------------------------------------------------
 
     def multipliers(self, n: int) -> tuple[float, ...]:
-        """The noise multiplier of every exchange, against c of n sites and the relay."""
+        """The noise multiplier of every exchange, against c of n sites and the message server."""
         if math.isinf(self.epsilon):
             return (0.0,) * self.opened
         worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
@@ -233,7 +233,7 @@ class Analysis(PrivateMethod):
         assumption = f"at most {c} of the {n} sites collude" if c else f"none of the {n} sites colludes with another"
         rests = (
             f"It is assumed that {assumption}, and that every sum includes at least {u} sites. The message"
-            " server counts as one that colludes. Masks come from keys that two sites share, so this guarantee is"
+            " server may collude as well. Masks come from keys that two sites share, so this guarantee is"
             f" computational: it holds against whoever cannot break them.{sparse} One member can spoil a sum without"
             " being found out."
         )

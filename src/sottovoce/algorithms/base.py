@@ -222,7 +222,7 @@ class PrivateMethod(Method):
         epsilon: of the guarantee over all rounds; `math.inf` adds no noise and promises nothing.
         delta: of the same guarantee.
         calibration: how sigma follows from them: "exact" (tight, never more than epsilon), "moments", or "paper" (its
-            formula with c0 = 1, for its figures; refused where it would give less privacy than it says).
+            formula with c0 = 1, for its figures; refused where it would give less privacy than it claims).
     """
 
     epsilon: float = 1.0
@@ -305,7 +305,7 @@ class PrivateMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(Method, Generic[State]):
-    """A decentralised consensus algorithm in which every site speaks with noise of its own.
+    """A decentralised consensus algorithm in which every site adds noise of its own to its messages.
 
     Args:
         rho: the ADMM penalty.

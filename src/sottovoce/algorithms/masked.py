@@ -54,12 +54,12 @@ class MaskedNewton(Analysis):
         rounds: exchanges in all: one of second moments, the rest of gradients; with `evaluate`, the last two of
             that. None: it follows from public numbers
             (`exchanges`) as soon as the rows are known, by `bound_to`.
-        inference: True if coefficients are to have standard errors. The budget is then dealt out by `INFERENCE`, and
+        inference: True for standard errors of the coefficients. The budget is then divided by `INFERENCE`, and
             the loss must be a likelihood: logistic, or Poisson, for which the dispersion of counts is estimated too.
-        evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is: on these very
-            rows, unless some are held out. None: it is not evaluated.
-        hold_out: with `evaluate`: one of so many rows of each site, chosen at random and told to nobody, is not learnt
-            from, and the evaluation is of those alone. None: all rows are learnt from, and it is of them.
+        evaluate: the share of the budget, mu^2, for two more sums that evaluate the model: on the same rows, unless
+            some are held out. None: it is not evaluated.
+        hold_out: with `evaluate`: one of so many rows of each site, chosen at random and in secret, is not learnt from,
+            and only those are evaluated on. None: all rows are learnt from and evaluated on.
     """
 
     # None only until it is bound: whoever runs or agrees on a method binds it first, and finds a number.

@@ -152,10 +152,10 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             y: one label for each row.
             sites: for each row the label of its site. None deals rows out at random to as many sites as the parameter
                 of that name says.
-            groups: for each row whose it is, as scikit-learn calls it; needed, and allowed, with rows_per_person. Equal
-                values are one person. It is compared, held against rows_per_person and sites_per_person, and forgotten.
-            sample_weight: for each row how much it counts, above 0 and at most `weight_bound`: others are refused. It
-                is as private as the rest of the row. None: all count alike.
+            groups: for each row its person, as scikit-learn calls it; needed, and allowed, with rows_per_person. Equal
+                values are one person. They are checked against rows_per_person and sites_per_person, and not kept.
+            sample_weight: for each row its weight, above 0 and at most `weight_bound`; others are refused. It
+                is as private as the rest of the row. None: equal weights.
 
         A fit that fails leaves the estimator unfitted. What it has charged to an accountant stays charged.
         """
@@ -247,25 +247,25 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         self, X: Any, y: Any, *, epsilon: float, delta: float | None = None, threshold: float | None = None,
         colluding: int | None = None, sites: int = 1, exposure: Any = None,
     ) -> "PrivateEvaluation":  # fmt: skip
-        """How good the fitted model is on private rows, from noisy sums over them: it may be handed on.
+        """How good the fitted model is on private rows, from noisy sums over them; the result may be shared.
 
         Args:
-            X: (rows, features), best of rows that it was not fitted on.
+            X: (rows, features), preferably rows that it was not fitted on.
             y: one label for each row, of the classes that it was fitted for; numbers are clipped to their bounds.
             epsilon: the guarantee of this evaluation, charged to the accountant of the estimator or of the `with` block
                 around. Of rows that it was fitted on, it adds to the cost of the fit.
             delta: None: 1e-5, and at most 1 / (100 rows).
-            threshold: of two classes: from which probability on the second is decided for; without probabilities, from
-                which decision value on. None: where `predict` decides.
-            colluding: of several sites: how many may collude. None: fewer than half of them, but at least one.
-            sites: whose rows these are together, simulated.
+            threshold: of two classes: the least probability at which the second is predicted; without probabilities,
+                the least decision value. None: as `predict` does.
+            colluding: with several sites: how many may collude. None: fewer than half of them, but at least one.
+            sites: number of simulated sites that hold the rows.
             exposure: of counts, for each row its exposure, as for `fit`.
 
         Every row counts alike, whatever its weight was in the fit; after a fit with weights the statement says so.
 
         Formal guarantees: (epsilon, delta)-differentially private for the replacement of one of these rows, or of a
-        person's where the fit protects people: that nobody has more rows here than there is taken on trust. Noise is
-        the operating system's, whatever `random_state` says.
+        person's where the fit protects people. It is assumed, not checked, that nobody has more rows here than in the
+        fit. Noise is the operating system's, whatever `random_state` says.
         """
         from sottovoce import tally
         from sottovoce.tally.evaluation import COUNTED_ALIKE

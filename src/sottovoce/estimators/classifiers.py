@@ -112,13 +112,13 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Args:
         epsilon: the guarantee of the whole fit, for all classes together.
-        delta: the chance that it may fail. None: 1e-5, and at most 1 / (100 rows); above 1 / rows it is warned of.
+        delta: the chance that it may fail. None: 1e-5, and at most 1 / (100 rows); above 1 / rows there is a warning.
         data_norm: a bound on the Euclidean norm of rows, known without looking at them; longer rows are scaled down to
-            it. None reads the longest row, with a `PrivacyLeakWarning`.
-        classes: all labels that there may be. None reads them off y, with a `PrivacyLeakWarning`.
+            it. None takes the longest row, with a `PrivacyLeakWarning`.
+        classes: all possible labels. None takes them from y, with a `PrivacyLeakWarning`.
         sites: how many sites the rows are dealt out to. Or give their labels to `fit`.
-        graph: which sites hear each other: a name, such as "complete" or "ring", or a Graph with a node for each site.
-        algorithm: "masked" (sums over all sites, of which nothing else is seen), "ipadmm" (every site's messages are
+        graph: which sites exchange messages: a name, such as "ring", or a Graph with a node for each site.
+        algorithm: "masked" (only sums over all sites can be read), "ipadmm" (every site's messages are
             private by themselves, with settings planned from public numbers), or a private algorithm with settings of
             your own, such as MaskedNewton(colluding=3) or IPADMM(rounds=50), of which loss, lam, epsilon and delta are
             replaced by this estimator's. None: masked sums if the loss is smooth and the graph complete; else IPADMM.
@@ -138,17 +138,17 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
             The noise grows with it. None: single rows are protected.
         sites_per_person: the most sites that a person has rows at.
         surplus: people with more rows at a site: "refuse" them, or "drop" all but their first ones. With "drop", rows
-            under other people's names are not covered: they push theirs out. A `PrivacyLeakWarning` says so.
-        weight_bound: the most that a row may count, of sample_weight in `fit`: a public number. What is minimised is
-            the sum of weights times losses over rows times weight_bound, beside lam: rows that count less than the
-            bound say less, and the noise stays the same.
+            under other people's names are not covered: they push theirs out. There is a `PrivacyLeakWarning`.
+        weight_bound: the largest sample_weight in `fit`: a public number. What is minimised is
+            the sum of weights times losses over rows times weight_bound, beside lam: rows with smaller
+            weights have less influence, and the noise stays the same.
 
     Attributes:
         coef_: (1, features), or (classes, features).
         intercept_: (1,), or (classes,).
         classes_: sorted.
         privacy_: the `PrivacyStatement` of the fit.
-        leaks_: what it does not cover because it was wanted so, one sentence each; also among its notes.
+        leaks_: what it does not cover because of these parameters, one sentence each; also among its notes.
         plan_: the plan of IPADMM; None if nothing was left to plan, and of masked sums, which need none.
         n_iter_: rounds.
         n_sites_: how many sites there were.
@@ -158,7 +158,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
-    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says what is assumed of whom.
     """
 
     class_weight: Mapping[Any, float] | None

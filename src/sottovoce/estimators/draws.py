@@ -40,7 +40,7 @@ class SystemDraws(Draws):
 
 @final
 class SeededDraws(Draws):
-    """Randomness from one number. Whoever knows it can take the noise off."""
+    """Randomness from one number. Whoever knows it can subtract the noise."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -135,7 +135,7 @@ class PrivateRobustRegressor(_PrivateRegressor):
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
-    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says what is assumed of whom.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
-    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says what is assumed of whom.
     """
 
     fit_intercept = True
@@ -335,7 +335,7 @@ class PrivateLinearRegression(_PrivateRegressor):
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
-    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says what is assumed of whom.
     """
 
     def __init__(

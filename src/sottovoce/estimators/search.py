@@ -93,8 +93,8 @@ def _exposure_argument(exposure: Any) -> dict[str, Any]:
 class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     """Fit candidates on private rows and keep the best, with (epsilon, delta)-differential privacy in all.
 
-    For rows in one process, which nobody else sees. Sites that exchange messages over a network show every run to their
-    neighbours, and the saving would not hold.
+    For rows in one process, whose other runs nobody sees. Sites that exchange messages over a network show every run to
+    their neighbours, so the lower cost would not be justified.
 
     Args:
         estimator: a private estimator of this package, with data_norm and classes (or y_bounds, or y_max) given. Its
@@ -103,22 +103,22 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         epsilon: of the guarantee of the whole search: the fits, the scores and the choice.
         delta: of the same guarantee; None as in the estimators.
         runs: how many fits to make, in the mean. Their number itself is random and stays secret.
-        eta: of the negative binomial law of their number: 0 is cheapest and often makes few, 1 spreads less.
+        eta: of the negative binomial law of their number: 0 is cheapest and often makes few, 1 varies less.
         score_share: the part of a run's budget that pays for its score.
         answer_every: seconds. The search answers at a whole multiple of this time since its start, so that its duration
-            tells no more than which. Set it well above what most searches take. None: it answers as soon as it is done.
+            reveals no more than which. Set it well above what most searches take. None: answers as soon as it is done.
         accountant: is charged once, before anything is computed. None: that of the `with` block around, if any.
         random_state: None takes everything from the operating system. A seed is for tests.
 
     Attributes:
         best_estimator_: the best fit. Its privacy_ is the search's, since that is what it cost.
         best_params_: its candidate.
-        best_score_: its noisy score: the share of right answers, or 1 - mean |error| / (width of y_bounds).
+        best_score_: its noisy score: the accuracy, or 1 - mean |error| / (width of y_bounds).
         privacy_: the statement of the search.
 
-    Warnings and refusals are of all candidates, whichever were drawn; the fits say nothing. How long a search takes
-    tells how many runs there were: give `answer_every`, or show the result at a time that was fixed before. Whoever can
-    watch the process compute still sees it.
+    Warnings and refusals are those of all candidates, drawn or not; the fits print nothing. How long a search takes
+    reveals how many runs there were: give `answer_every`, or show the result at a time that was fixed before. Someone
+    who can watch the process compute still sees it.
     """
 
     best_estimator_: Any

@@ -109,12 +109,12 @@ class Plan:
 
     @property
     def way(self) -> Literal["masked", "local"]:
-        """The way of speaking with the smaller predicted loss; "local" where masked sums cannot be had."""
+        """Whichever of "masked" and "local" has the smaller predicted loss; "local" if masked sums are not possible."""
         return "local" if self.predicted.together is self.predicted.joined else "masked"
 
     @property
     def ways(self) -> str:
-        """Sentences on what each way of speaking assumes, and which to take."""
+        """Sentences on what local noise and masked sums assume, and which to take."""
         return speaking.advice(self.task, self.predicted, self.colluding)
 
     @property
@@ -170,12 +170,12 @@ def plan(
     unit: Unit = ROW,
     progress: Progress | None = None,
 ) -> Plan:
-    """Choose what the user has not set. Only public numbers enter.
+    """Choose the settings that were not given, from public numbers only.
 
     Args:
         sizes: rows at each site.
         d: features.
-        graph: who speaks with whom.
+        graph: which sites exchange messages.
         epsilon: the budget over all rounds.
         delta: the chance of failure that the guarantee allows for.
         loss: of one row; logistic if not given.
@@ -185,12 +185,12 @@ def plan(
         max_grad_norm: clip every record's gradient to this norm.
         fixed: settings of `IPADMM` that stay as they are, by name.
         max_rounds: how many rounds of messages the sites can afford.
-        base_rate: how frequent the rarer label is, or the shares of all classes, from knowledge that rests on no
-            private row. None: 0.5 to 50 %.
+        base_rate: how frequent the rarer label is, or the shares of all classes, from knowledge that does not come
+            from private rows. None: 0.5 to 50 %.
         predictability: how well the features predict the label: "hardly", "somewhat", "well" or "almost", or
             the share of the loss of no model that the best model takes off, such as 0.3, or "auc=0.8".
         label_spread: standard deviation of labels that are numbers, in half-widths of their bounds.
-        colluding: how many sites may tell each other all they know, for the forecast of masked sums. None: fewer than
+        colluding: how many sites may collude, for the prediction of masked sums. None: fewer than
             half of them, but at least one.
         stand_in: a public data set of the same columns, to plan on instead of made-up tables. It is taken to be public:
             nothing about it is protected.

@@ -1,4 +1,4 @@
-"""Advice on the two ways of speaking: what each assumes of other sites, and which to take."""
+"""Advice on local noise or masked sums: what each assumes of other sites, and which to take."""
 
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.plan.choose import Task
@@ -29,6 +29,6 @@ def advice(task: Task, predicted: Prediction, colluding: int | None) -> str:
     take = "masked sums, if that can be assumed" if sums.mean < local else "local noise, which does no worse"
     return (
         f"{LOCAL}: mean loss {local:.4f}. Masked sums: only the sum over all sites is seen, in {exchanges} exchanges. "
-        f"This assumes that {assumed} (the message server counts as one that does), and that the keys which two sites "
+        f"This assumes that {assumed} (the message server may, too), and that the keys which two sites "
         f"share are not broken: mean loss {sums.mean:.4f}. Take {take}."
     )

@@ -32,7 +32,7 @@ MOST_COMPLETE = 200
 @final
 @dataclass(frozen=True)
 class Observer:
-    """Whoever carries the messages, together with `colluding` sites that tell it all they know."""
+    """Whoever carries the messages, together with `colluding` sites that share all they know."""
 
     colluding: int = 0
 
@@ -71,7 +71,7 @@ RELAY = Observer()
 @final
 @dataclass(frozen=True)
 class Sight:
-    """One line of a statement's table: the epsilon against the relay and so many colluding sites.
+    """One line of a statement's table: the epsilon against the message server and so many colluding sites.
 
     `noise` is what is left of the noise, as a factor of every noise multiplier in the statement's event. A line holds
     for all that collude less, too.

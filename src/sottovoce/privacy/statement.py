@@ -1,6 +1,6 @@
 """The privacy statement of a model: its guarantee in words and in data.
 
-A statement says what was promised to whom, at which price, and what is not covered. It prices events through
+A statement says what is guaranteed to whom, at which epsilon, and what is not covered. It prices events through
 `accounting`, and trusts no number of a stranger's file. Budgets are kept elsewhere: one statement is of one run, or of
 several that were seen together.
 """
@@ -45,7 +45,7 @@ class PrivacyStatement:
         released: what left the sites, in words.
         unit: what is protected: a row, or a person. Every noise multiplier is relative to what replacing it moves.
         public: what was assumed to be known to all, and is not protected.
-        notes: what else a reader must know.
+        notes: further assumptions and limits.
         runs: how many runs on the same rows were seen.
         observers: against whom it holds: one line if it is the same against everybody, a table if it depends on how
             many sites collude, nothing where the algorithm has not said.

@@ -43,10 +43,10 @@ class Terms:
     """What an evaluation may cost, and against whom that holds. All of it is public.
 
     Args:
-        epsilon: of the whole evaluation, against the relay and `colluding` sites together.
+        epsilon: of the whole evaluation, against the message server and `colluding` sites together.
         delta: at which it holds.
         sites: n, whose rows are summed over. 1: whoever holds the rows is trusted with them.
-        colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them, but
+        colluding: c, how many sites may collude, with each other and the server. None: fewer than half of them, but
             at least one if there is another.
         least_sites: u, how many sites a sum must hold. None: all.
         unit: what is protected: a row, or a person with all the rows that they may have.

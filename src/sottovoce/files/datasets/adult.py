@@ -32,7 +32,7 @@ def adult() -> Dataset:
     maximum and every row is scaled to norm <= 1. All rows are longer than 1 before, so all end at norm 1,
     short of it by about 4e-15: the bound data_norm = 1 holds exactly. There is no column of ones.
 
-    The maxima and the categories are read off the data, as the paper does. That is fine for reproducing
+    The maxima and the categories are computed from the data, as in the paper. That is fine for reproducing
     it. At a real site it leaks: take ranges and categories from a public schema there.
     """
     return preprocess(unpack("adult.npz", SHA256))

@@ -84,7 +84,7 @@ def predict(
     """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them.
 
     With a category that the schema does not list, and has no "other" level for, the file is refused, the row is skipped
-    (`unknown="skip"`), or it is predicted as if that column said nothing (`unknown="other"`).
+    (`unknown="skip"`), or it is predicted without that column (`unknown="other"`).
     """
     from sottovoce.files.schema import files
 
@@ -188,7 +188,7 @@ def evaluate_privately(
     colluding: int | None = None, threshold: float | None = None, delimiter: str | None = None,
     charge: Callable[[PrivacyStatement], None] | None = None,
 ) -> PrivateEvaluation:  # fmt: skip
-    """Evaluate from noisy sums over the rows: the result may be handed on, and spends privacy budget of the rows. Every
+    """Evaluate from noisy sums over the rows: the result may be shared, and spends privacy budget of the rows. Every
     row counts the same, whatever its weight.
 
     Args:

@@ -146,7 +146,7 @@ class Inference:
         return "\n".join(_text_lines(self, about or {}))
 
     def described(self) -> list[Part]:
-        """Coefficients that are identified with their errors, the names of the others, and what a reader must know."""
+        """Identified coefficients with standard errors, the names of the others, and notes."""
         ratio = RATIOS.get(self.family)
         tail = (1 - self.level) / 2
         ends = f"[{tail:.3g}", f"{1 - tail:.3g}]"

@@ -35,12 +35,12 @@ class Model:
         loss: what it was trained with; says what the outputs mean.
         names: of the d features.
         classes: what the outputs stand for: two or more names, or None in regression.
-        privacy: what was promised to the rows. Where the schema has values that nobody has reviewed, it says so.
+        privacy: the guarantee to the rows. It says so if the schema has unreviewed values.
         schema: how a row becomes features; None if it was trained on ready-made arrays.
         offset: added to the output of a regression; public, from the label's bounds.
         provenance: how it came about: settings, sites, versions, dates. Text and numbers only.
         inference: what is known of the coefficients, where that was asked for before training.
-        signed_by: the public key of the site that has signed the file it was read from; None if nobody has.
+        signed_by: the public key of the site that has signed the file it was read from; None if it is not signed.
     """
 
     weights: Floats

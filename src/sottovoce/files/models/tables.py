@@ -23,7 +23,7 @@ def predict_table(model: Model, table: T, unknown: "Unknown" = "refuse") -> T:
         table: a pandas or polars data frame, a pyarrow table, or anything that hands over its columns by Arrow's
             PyCapsule interface, which comes back as a pyarrow table.
         unknown: what becomes of a category that the schema does not list, and has no "other" level for: refuse the
-            table, "skip" the row, or let the column say nothing there ("other").
+            table, "skip" the row, or ignore the column there ("other").
 
     The column `prediction` holds the class or the number, `probability NAME` the probability of each class, where the
     loss makes them. A row that the schema drops, or that is skipped, has nulls. A cell that it refuses is an error that

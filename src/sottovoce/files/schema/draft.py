@@ -1,4 +1,4 @@
-"""A first version of a schema, read off a file. Each value that was read off is marked as unreviewed."""
+"""A first version of a schema, drafted from a file. Each value that was taken from it is marked as unreviewed."""
 
 import re
 from dataclasses import dataclass, replace

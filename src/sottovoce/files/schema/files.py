@@ -137,7 +137,7 @@ def encode_features(
     go with them as they are. For counts, exposures are read too, since each prediction is for its row's exposure.
 
     A category that the schema does not list goes to the column's "other" level, if it has one. If not, the file is
-    refused, the row is skipped, or the column says nothing in that row ("other"): its features are all 0, as those of
+    refused, the row is skipped, or the column is ignored in that row ("other"): its features are all 0, as those of
     the reference level are.
     """
     known = get_args(Unknown)

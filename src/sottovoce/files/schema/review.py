@@ -1,7 +1,7 @@
 """The review of a schema by a person: refusals and warnings until it is done, and the questions to ask.
 
-Only values that were read off a file are asked about. All findings of a column are one question, and so are columns of
-which the same was found.
+Only values that were taken from a file are asked about. All findings of a column are one question, and so are columns
+with the same findings.
 """
 
 import json
@@ -33,7 +33,7 @@ def notes(schema: Schema) -> tuple[str, ...]:
 
 
 def require_reviewed(schema: Schema) -> None:
-    """Refuse a schema that still has values read off a file. Call it before training."""
+    """Refuse a schema that still has unreviewed values from a file. Call it before training."""
     if schema.unreviewed:
         raise PrivacyError(
             f"Expected a reviewed schema, got {_entries(schema)} still marked as taken from a file. Replace each value "
@@ -54,7 +54,7 @@ def _entries(schema: Schema) -> str:
 
 @dataclass(frozen=True)
 class ReviewQuestion:
-    """Columns of which the same was read off, or the label."""
+    """Columns with the same values from the file, or the label."""
 
     columns: tuple[str, ...]
     kind: str  # of the columns, or "label"

@@ -41,7 +41,7 @@ INTERCEPT = "intercept"
 @final
 @dataclass(frozen=True)
 class Schema:
-    """Columns, label and the public choices around them. `unreviewed` names the values that were read off a file.
+    """Columns, label and the public choices around them. `unreviewed` names the values that were taken from a file.
 
     Formal guarantees: every row that is encoded with it has norm at most `data_norm`, in whatever order its squares are
     added up in double precision. Nothing in the encoding depends on any row but the one that is encoded.
