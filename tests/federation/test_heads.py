@@ -181,7 +181,7 @@ def test_one_neighbour_that_tells_is_enough_to_stop(federation, end):
     ends = play(federation.all(LyingWorld()))
     if end == "oslo answers":
         assert isinstance(ends["berlin"], BehindError)
-        assert "word from site='oslo' of 1 run(s)" in str(ends["berlin"])
+        assert "a report of site='oslo' on 1 run(s)" in str(ends["berlin"])
         assert code_of(ends["berlin"]) == 13
     else:
         assert ends["berlin"].rounds == ROUNDS  # what nobody tells, nobody knows

@@ -379,8 +379,8 @@ def test_no_two_sites_finish_with_different_models(patience, stops):
         assert all(isinstance(ends[name], Finished) for name in FIVE[:4]), ends
         assert len({ends[name].model.tobytes() for name in FIVE[:4]}) == 1
         if stops is LostNeighbourError:
-            assert re.search(r"at least 4 sites that they hold the same last sum, in round=4, got it from 1\b.*another "
-                             r"model.*run the same command again", str(ends["wien"]))  # fmt: skip
+            assert re.search(r"at least 4 sites to confirm that they have the same last sum, in round=4, got 1\b."
+                             r"*another model.*run the same command again", str(ends["wien"]))  # fmt: skip
         with federation.journal("wien") as journal:
             assert journal.seed.raw == federation.seeds["wien"].raw  # not wound up
 
@@ -575,7 +575,7 @@ def test_without_enough_answers_or_an_attempt_to_spare_nothing_is_said(sizes, te
         assert spent() == before
         for end in ends.values():
             assert isinstance(end, LostNeighbourError), ends
-            assert "of what it last heard of us, got none" in str(end)
+            assert "on what it last received from us, got none" in str(end)
 
 
 def test_up_to_the_agreed_round_everyone_must_answer():
@@ -607,7 +607,7 @@ def test_a_site_that_was_set_back_hears_of_it_though_one_is_silent():
             await dies(federation, world, "published", 3)
             backup.restore()
             world.shows = lambda reader, slot, data: None if reader == slot.site == "berlin" else data
-            with pytest.raises(UsedTwiceError, match="that it has heard our round="):
+            with pytest.raises(UsedTwiceError, match="that it has our round="):
                 await federation.site("berlin", world, pace=PACE)
             for task in (*rest, gone):
                 task.cancel()

@@ -277,14 +277,14 @@ def test_a_member_that_tells_different_sites_different_words_is_named():
         honest = [end for name, end in ends.items() if name != "wien"]
         assert all(isinstance(end, ForkedError | LostNeighbourError) for end in honest), ends
         named = [str(end) for end in honest if isinstance(end, ForkedError)]
-        assert any("site='wien' to tell everyone the same in round=2" in text for text in named)
+        assert any("site='wien' to send everyone the same in round=2" in text for text in named)
         assert (3, 0) not in expect_paid(federation, world, liars=("wien",))
 
 
 @pytest.mark.parametrize("field", ["members", "notices", "transcript", "context"])
 def test_what_does_not_fit_is_named(field):
     words_for = {"members": "over the same sites", "notices": "the same notices of who was dropped",
-                 "transcript": "the same words of everyone before",
+                 "transcript": "the same earlier messages",
                  "context": "the point that site='oslo' has proposed here"}  # fmt: skip
     with made() as federation:
         world = LyingWorld(shows=forging(federation, "wien", 2, lambda words, _: words._replace(

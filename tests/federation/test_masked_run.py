@@ -239,7 +239,7 @@ def test_a_site_of_which_somebody_heard_another_message_stops(federation):
         others = [asyncio.ensure_future(federation.site(name, world)) for name in federation.names[1:]]
         await dies(federation, world, "checkpointed", 1)
         world.shows = shows
-        with pytest.raises(UsedTwiceError, match=r"oslo' to have heard what we said in round=1, got word of another"):
+        with pytest.raises(UsedTwiceError, match=r"oslo' to have received what we sent in round=1, got a report"):
             await federation.site("berlin", world)
         for task in others:
             task.cancel()
@@ -261,7 +261,7 @@ def test_a_put_back_folder_before_a_server_that_forgot_stops(federation):
         world.shows = lambda reader, slot, data: None if (
             reader == slot.site == "berlin" and slot.kind is Kind.SUM and slot.number > 1) else data  # fmt: skip
         before = len([1 for slot, _ in world.sent if (slot.site, slot.kind) == ("berlin", Kind.SUM)])
-        with pytest.raises(UsedTwiceError, match=r"that it has heard our round=[23]"):
+        with pytest.raises(UsedTwiceError, match=r"that it has our round=[23]"):
             await federation.site("berlin", world)
         assert len([1 for slot, _ in world.sent if (slot.site, slot.kind) == ("berlin", Kind.SUM)]) == before
         for task in others:
@@ -302,7 +302,7 @@ def test_a_member_that_was_told_something_else_is_named_and_nothing_opens(impati
     ends = play(federation.all(LyingWorld(shows=change), pace=Pace(slice=0.3, server=5.0)))
     named = [end for end in ends.values() if isinstance(end, ForkedError)]
     assert named
-    assert any("site='wien' has masked the same words of everyone before" in str(end) for end in named)
+    assert any("site='wien' has masked the same earlier messages" in str(end) for end in named)
 
 
 # -- what is refused before anything is said --------------------------------------------------------------------------

@@ -282,7 +282,7 @@ def seven():
 def refused(a, ctx, past=FRESH, site="site-0"):
     with pytest.raises(PrivacyError) as raised:
         expect_turn(a, site, ctx, past)
-    assert str(raised.value).endswith("Nothing was said: ask the others what they heard.")
+    assert str(raised.value).endswith("Nothing was sent: ask the others what they received.")
     return str(raised.value)
 
 

@@ -129,7 +129,7 @@ def test_a_version_that_differs_stops_everybody_before_the_first_sum():
         ends = play(federation.all(world, pace=BRISK))
         for name in FIVE[:4]:
             assert isinstance(ends[name], InputError), ends[name]
-            assert "got sottovoce 0.0.1 noise 1 at site='wien'. Nothing was said in round=1" in str(ends[name])
+            assert "got sottovoce 0.0.1 noise 1 at site='wien'. Nothing was sent in round=1" in str(ends[name])
             with federation.ledger(name) as ledger:
                 assert not list(ledger.reservations())
         assert not [slot for slot, _ in world.sent if slot.kind is Kind.SUM and slot.site != "wien"]

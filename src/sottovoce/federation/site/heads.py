@@ -101,9 +101,9 @@ class Books:
         runs = {record.run: record.rounds for missing in found.values() for record in missing}
         return BehindError(
             f"Expected a ledger that holds all that was ever released from these rows, got path="
-            f"{str(self._ledger.path)!r} of {self._ledger.head.entries} entries, and word from site={by!r} of "
+            f"{str(self._ledger.path)!r} of {self._ledger.head.entries} entries, and a report of site={by!r} on "
             f"{len(runs)} run(s) that are not, or not wholly, in it. It was put back from an old copy, or is a second "
-            "ledger for these rows. Nothing was drawn. Put the newest one back, or book what others have seen: "
+            "ledger for these rows. Nothing was drawn. Restore the newest one, or book what others have seen: "
             f"sottovoce ledger catch-up {self._ledger.path} --key KEY."
         )
 

@@ -178,7 +178,7 @@ class Heading(NamedTuple):
             "attempt": f"attempt={ours.attempt}, got attempt={self.attempt}",
             "members": "a sum over the same sites as here, got others",
             "notices": "the same notices of who was dropped as here, got others",
-            "transcript": "the same words of everyone before as were heard here, got others",
+            "transcript": "the same earlier messages as were received here, got others",
             "context": f"the point that site={proposer!r} has proposed here, got another: {proposer} has signed two "
             f"for one sum, or {sender} does not keep to the agreement",
         }[part]

@@ -147,18 +147,18 @@ def open_end(seat: "Seat", mail: Mail, slot: Slot, data: bytes) -> Letter:
 def _not_confirmed(seat: "Seat", parted: set[str], late: set[str], same: int, least: int) -> SottovoceError:
     """The error of a site that holds the last sum and cannot finish: some hold another, or too few have answered."""
     expected = (
-        f"Expected word from at least {least} sites that they hold the same last sum, in round={seat.journal.round}"
+        f"Expected at least {least} sites to confirm that they have the same last sum, in round={seat.journal.round}"
     )
     if parted:
         return ForkedError(
-            f"{expected}, got it from {same}, and from {', '.join(sorted(parted))} that they hold one of another "
-            "transcript. They, this site, or somebody whom both heard was told something else, or does not keep to the "
+            f"{expected}, got {same}, and {', '.join(sorted(parted))} reported one of another transcript. They or this "
+            "site received something else, or one of them or of their senders does not keep to the "
             "agreement. Do not use this run's model; ask them."
         )
     return LostNeighbourError(
-        f"{expected}, got it from {same}, and nothing from {', '.join(sorted(late))}. Without it, they may have made "
+        f"{expected}, got {same}, and nothing from {', '.join(sorted(late))}. Without that, they may have made "
         f"the sum again without site={seat.site!r}, and end with another model. When they are back, or the server "
-        "shows what they said, run the same command again."
+        "shows what they sent, run the same command again."
     )
 
 
@@ -344,8 +344,8 @@ class Gathering(Generic[T]):
         """Vote to go on without these sites too; or stop, before that is written down."""
         if self.complete:
             raise LostNeighbourError(
-                f"Expected the words of {', '.join(sorted(late))} in round={self.t}, which others have read, got none: "
-                "the server keeps them from this site. When it shows them, run the same command again."
+                f"Expected the messages of {', '.join(sorted(late))} in round={self.t}, which others have read, got "
+                "none: the server keeps them from this site. When it shows them, run the same command again."
             )
         self._refuse_too_few(late)
         # A silent site may know messages of this one that this one does not. So the remaining sites are asked first.
@@ -366,10 +366,10 @@ class Gathering(Generic[T]):
         limit = (
             f"all {spare} spare attempts are used up"
             if turn.attempt >= spare
-            else f"without them {left} sites would be left of the {self.least} that every sum must hold"
+            else f"without them {left} sites would be left of the {self.least} that every sum must include"
         )
         raise LostNeighbourError(
-            f"Expected word from {', '.join(sorted(away))} for sum {turn.release} of "
+            f"Expected messages from {', '.join(sorted(away))} for sum {turn.release} of "
             f"{self.seat.agreement.algorithm.rounds}, in round={self.t}, got none, and {limit}. What was learnt from "
             f"{turn.release - 1} sums stands. When they are back, run the same command again: the state folder keeps "
             "the seed for it."

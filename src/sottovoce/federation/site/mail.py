@@ -212,7 +212,7 @@ class Mail:
                 "whoever runs the message server."
             ) from error
         raise UsedTwiceError(
-            f"Expected to be the only one who speaks as site={self.site!r}, got another signed message of "
+            f"Expected to be the only process of site={self.site!r}, got another signed message of "
             f"round={slot.number} on the server. Another process runs with this key, or the state folder is not the "
             f"one that this run began with. {ours}; find out which before going on."
         )

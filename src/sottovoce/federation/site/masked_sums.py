@@ -191,9 +191,9 @@ class MaskedSums(Part):
         past = self._past(process)
         if past.said == context.turn and past.context != context.digest():
             raise ForkedError(
-                f"Expected the point at which this site has spoken in round={k}, got another that is signed by "
+                f"Expected the point at which this site has sent its part in round={k}, got another that is signed by "
                 f"site={by!r}. It has signed two for one sum, and does not keep to the agreement. Nothing more was "
-                "said. Ask them."
+                "sent. Ask them."
             )
         return AfterSum(before.witness, before.session, context, question)
 
@@ -222,7 +222,7 @@ class MaskedSums(Part):
             if came.version != own.version:
                 raise InputError(
                     f"Expected {own.version} at all sites, as here, got {came.version} at site={name!r}. Nothing was "
-                    f"said in round={k}. What was proposed stays on the server: install the same version everywhere, "
+                    f"sent in round={k}. What was proposed stays on the server: install the same version everywhere, "
                     "and agree on a new run."
                 )
             # The heading decides: it identifies all that was heard. The testimony only helps to say what differs. A
@@ -235,7 +235,7 @@ class MaskedSums(Part):
             except BadMessageError as error:
                 raise SpoiledError(
                     f"Expected of site={name!r} in round={k} what follows from all sums before, up to rounding. "
-                    f"{error} It does not keep to the agreement, or its computer does not. Nothing was said for this "
+                    f"{error} It does not keep to the agreement, or its computer does not. Nothing was sent for this "
                     "sum, and what was learnt before it stands."
                 ) from error
         except SottovoceError as error:
@@ -353,7 +353,7 @@ def _refuse_other(k: int, name: str, theirs: Heading, ours: Heading, by: str) ->
     try:
         theirs.refuse_other(name, ours, by)
     except BadMessageError as error:
-        raise ForkedError(f"Expected everyone to have heard the same until round={k}. {error}") from error
+        raise ForkedError(f"Expected all sites to have received the same until round={k}. {error}") from error
 
 
 # -- opened sums on the disk ------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def _rule(kept: bool, expected: str, **came: object) -> None:
     """Refuse to send words unless this rule is kept."""
     if not kept:
         shown = ", ".join(f"{name}={value!r}" for name, value in came.items())
-        raise PrivacyError(f"Expected {expected}, got {shown}. Nothing was said: ask the others what they heard.")
+        raise PrivacyError(f"Expected {expected}, got {shown}. Nothing was sent: ask the others what they received.")
 
 
 # -- the grid ---------------------------------------------------------------------------------------------------------

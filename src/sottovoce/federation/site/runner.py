@@ -310,17 +310,17 @@ class _Run:
         for name, heard in answers.items():
             if heard.round > last:
                 raise UsedTwiceError(
-                    f"Expected nobody to have heard round={last + 1} of site={self.seat.site!r}, which was never said "
-                    f"here, got word from site={name!r} that it has heard our round={heard.round}, and nothing of it "
+                    f"Expected no site to have received round={last + 1} of site={self.seat.site!r}, which was never "
+                    f"sent here, got a report of site={name!r} that it has our round={heard.round}, and nothing of it "
                     "from the server. The state folder was put back from an old copy, or copied, and the server has "
-                    "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
+                    "forgotten our messages or hides them. Nothing was drawn. Restore the newest state folder, or "
                     f"leave the run.{to_book}"
                 )
             said = self.journal.said(last)
             if heard.round == last and said is not None and heard.digest != digest_of(said.message):
                 raise UsedTwiceError(
-                    f"Expected site={name!r} to have heard what we said in round={last}, got word of another message "
-                    f"in our name. Another process runs with this key, or {name} does not tell the truth. Find out "
+                    f"Expected site={name!r} to have received what we sent in round={last}, got a report of another "
+                    f"one in our name. Another process runs with this key, or {name} reports something false. Find out "
                     f"which before going on.{to_book}"
                 )
         if behind is not None:
@@ -329,9 +329,9 @@ class _Run:
     async def _refuse_unasked(self, k: int, name: str) -> None:
         """Stop because a neighbour does not answer: it may know messages of this site that this process does not."""
         raise LostNeighbourError(
-            f"Expected word from site={name!r} in round={k} of what it last heard of us, got none. A process that has "
-            "just begun does not go on without somebody who may know more of it than itself. When it is back, run the "
-            "same command again."
+            f"Expected a report of site={name!r} in round={k} on what it last received from us, got none. A process "
+            "that has just begun does not go on without a site that may know more of its past. When it is back, "
+            "run the same command again."
         )
 
     # -- hearing ------------------------------------------------------------------------------------------------------

@@ -86,12 +86,12 @@ class Witness:
                 continue
             if name == site:
                 raise UsedTwiceError(
-                    f"Expected site={sender!r} to have heard what we said in round={sighting.round}, got another "
-                    f"message in our name. Another process runs with this key, or {sender} does not tell the truth. "
+                    f"Expected site={sender!r} to have received what we sent in round={sighting.round}, got another "
+                    f"message in our name. Another process runs with this key, or {sender} reports something false. "
                     "Find out which before going on."
                 )
             raise ForkedError(
-                f"Expected site={name!r} to tell everyone the same in round={sighting.round}, got one message of it "
+                f"Expected site={name!r} to send everyone the same in round={sighting.round}, got one message of it "
                 f"here and another at site={sender!r}. {name}, {sender}, or one of those who passed it on does not "
                 "keep to the agreement. Do not use this run's model; ask them."
             )
@@ -210,7 +210,7 @@ class Witness:
 def left_behind(site: str, sender: str, k: int) -> LeftBehindError:
     """The error of a site whose neighbour `sender` has gone on without it since round k."""
     return LeftBehindError(
-        f"Expected to take part until the end, got word from site={sender!r} that it goes on without site={site!r} "
+        f"Expected to take part until the end, got a report of site={sender!r} that it goes on without site={site!r} "
         f"since round={k}: we were silent for too long. The others finish the run."
     )
 
