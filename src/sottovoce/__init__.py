@@ -1,9 +1,9 @@
 """sottovoce: differentially private, decentralised convex learning.
 
-Sites on a graph hold private rows and fit one model together by convex optimisation. Everything that a site sends is
-(epsilon, delta)-differentially private for every row, and no server has to be trusted. With noise of its own, every
-message of a site is private by itself. With masked sums, only sums over all sites are private: cryptographic keys
-protect single messages, against a stated number of colluding sites.
+Sites on a graph hold private rows and fit one model together by convex optimisation. What anyone learns about a row is
+(epsilon, delta)-differentially private, and no server has to be trusted. With noise of its own, every message of a site
+is private by itself. With masked sums, only sums over all sites are private. Single messages are not:
+cryptographic keys protect them, against a stated number of colluding sites.
 """
 
 from typing import Any

@@ -374,7 +374,7 @@ def test_a_folder_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
 def test_words_name_the_seed_and_count_sites_right():
     found = sv.audit(subject("masked", {"colluding": 1}), runs=SHORT, seed=77)
     assert "Seed: 77." in found.prose()
-    assert "by 1 colluding site tells" in found.prose()
+    assert "known to 1 colluding site tells" in found.prose()
     assert "2 colluding sites" in replace(found, colluding=2).prose()
     assert "no seed" in replace(found, seed=None).prose()
 

@@ -49,7 +49,7 @@ def test_all_three_are_checked(answer, cli):
     assert not broken["holds"]
     assert broken["found"] is None
     assert broken["spent"] > 1
-    assert "holds" in cli("account", "--epsilon", 1, "--sigma", 4, "--steps", 1)[1]
+    assert "Within the budget" in cli("account", "--epsilon", 1, "--sigma", 4, "--steps", 1)[1]
     code, out, err = cli("account", "--epsilon", 1, "--sigma", 3.7, "--steps", 1)
     assert (code, err) == (1, "")
     assert "The budget is EXCEEDED" in out

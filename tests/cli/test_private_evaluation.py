@@ -137,4 +137,4 @@ def test_three_classes_and_numbers(tmp_path, answer, cli):
     assert said["mean_absolute_error"]["value"] == pytest.approx(true["mean_absolute_error"], rel=0.2)
     code, shown, _ = cli("evaluate", model, rows, "--private", "--epsilon", 5)
     assert code == 0
-    assert "Errors beyond" in shown
+    assert "Errors above" in shown

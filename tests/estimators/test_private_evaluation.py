@@ -23,7 +23,7 @@ def test_two_classes(two):
     assert found.classes == ("no", "yes")
     assert figures["accuracy"].low <= figures["accuracy"].value <= figures["accuracy"].high
     assert figures["auc"].value > 0.7
-    assert any("flatter" in note for note in found.privacy.notes)
+    assert any("too good" in note for note in found.privacy.notes)
 
 
 def test_the_seed_of_a_fit_is_not_that_of_an_evaluation(two):

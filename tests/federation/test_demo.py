@@ -103,7 +103,10 @@ def test_both_ways_are_shown_side_by_side_with_who_may_collude(both):
     assert "Epsilon of own noise: against the server and all other sites together." in text
     assert "Epsilon of masked sums: against the server and 1 colluding site." in text
     assert [trial.way for trial in trials] == [OWN_NOISE, MASKED]
-    table = [line.split() for line in text.partition("Against whom masked sums hold")[2].splitlines()[4:9]]
+    table = [
+        line.split()
+        for line in text.partition("Epsilon of masked sums, by number of colluding sites:")[2].splitlines()[4:9]
+    ]
     observers = trials[1].privacy.observers
     marks = {1: ["assumed"]}
     assert table == [[str(o.colluding), up(o.epsilon), *marks.get(o.colluding, [])] for o in observers]

@@ -178,7 +178,7 @@ def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([*SITES, *STEPS, *ARRAYS, "--graph", "ring"], "Expected --epsilon: how much privacy"),
+        ([*SITES, *STEPS, *ARRAYS, "--graph", "ring"], "Expected --epsilon: people must decide how much privacy"),
         ([*SITES, *PRIVACY, *STEPS, *ARRAYS], r"either --graph or --edge, got graph=None, edges=0\. Graphs: complete"),
         ([*ENOUGH, "--edge", "berlin:rome"], "either --graph or --edge, got graph='ring', edges=1"),
         ([*SITES, *PRIVACY, *STEPS, *ARRAYS, "--edge", "berlin"], "--edge as a pair of sites"),

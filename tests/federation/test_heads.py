@@ -158,7 +158,7 @@ def test_a_copy_of_any_age_says_the_same_words_or_none(federation, age, forgets)
     elif at < 4:
         # It is told that it has said more than it knows of, and what that has cost is kept for it to book.
         assert isinstance(end, UsedTwiceError)
-        assert "heard our round=4" in str(end)
+        assert "has received round=4" in str(end)
         before = total(federation)
         assert len(caught_up(federation)) == 1
         with federation.ledger("berlin") as ledger:
@@ -181,7 +181,7 @@ def test_one_neighbour_that_tells_is_enough_to_stop(federation, end):
     ends = play(federation.all(LyingWorld()))
     if end == "oslo answers":
         assert isinstance(ends["berlin"], BehindError)
-        assert "a report of site='oslo' on 1 run(s)" in str(ends["berlin"])
+        assert "a report of site='oslo' on 1 run that it lacks" in str(ends["berlin"])
         assert code_of(ends["berlin"]) == 13
     else:
         assert ends["berlin"].rounds == ROUNDS  # what nobody tells, nobody knows
@@ -344,7 +344,7 @@ def test_two_folders_that_begin_at_the_same_time_are_found_out_at_their_end(fede
 
     for ends in play(scene()):
         assert isinstance(ends["berlin"], BehindError), ends
-        assert "of 1 run(s)" in str(ends["berlin"])
+        assert "on 1 run that it lacks" in str(ends["berlin"])
         assert all(isinstance(ends[name], LostNeighbourError) for name in NAMES[1:])
     for world in worlds:  # the last words were not said, and not paid for
         assert set(words_of(world)) == set(range(1, ROUNDS))

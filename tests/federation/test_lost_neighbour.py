@@ -208,7 +208,7 @@ def test_a_site_that_one_neighbour_has_dropped_stops_and_then_all_drop_it():
     with Federation(GRAPH, SIZES, DUAL["ipadmm"], lost_neighbour=go_on()) as federation:
         played = play_with(federation, PartlyDeaf(), federation.normals(), {})
         assert isinstance(played["wien"].end, LeftBehindError)
-        assert "from site='berlin' that it goes on without site='wien' since round=4" in str(played["wien"].end)
+        assert "a report of site='berlin' that it goes on without site='wien' since round=4" in str(played["wien"].end)
         assert played["berlin"].end.absent == {"wien": 4}
         assert played["rome"].end.absent["wien"] in (5, 6)
         np.testing.assert_allclose(sum(played[name].end.state.gamma for name in FIVE[:4]), 0.0, atol=1e-12)

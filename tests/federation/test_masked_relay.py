@@ -232,7 +232,7 @@ def test_a_relay_that_shows_half_of_the_sites_another_set_opens_nothing():
         ends = run(federation, world)
         assert all(isinstance(end, LostNeighbourError | LeftBehindError) for end in ends.values()), ends
         told = str(ends["berlin"])
-        assert "the words of wien in round=2, which others have read" in told
+        assert "the messages of wien in round=2, which others have read" in told
         assert expect_paid(federation, world) == {(1, 0), (2, 0)}
 
 

@@ -535,7 +535,7 @@ def test_a_message_reads_back_as_it_was_written():
         ({"turn": Turn(1, 1)}, "attempt=0, got attempt=1"),
         ({"members": ("site-0", "site-1", "site-2", "site-3")}, "a sum over the same sites as here"),
         ({"notices": b"n" * 32}, "the same notices"),
-        ({"transcript": b"t" * 32}, "the same words of everyone before"),
+        ({"transcript": b"t" * 32}, "the same earlier messages as were received here"),
         ({"point": bits(np.zeros(3))}, "the point that site='site-1' has proposed here.*site-1 has signed two"),
         ({"grid": 2 * GRID}, "the point that site='site-1' has proposed here"),
         ({"scale": 2 * SCALE}, "the point that site='site-1' has proposed here"),

@@ -137,7 +137,7 @@ def test_a_relay_that_forgets_what_a_site_said_is_found_out_by_its_neighbours(fe
         backup.restore()
         before = len(world.sent)
         await forget(world, 6)
-        with pytest.raises(UsedTwiceError, match="heard our round=6, and nothing of it from the server"):
+        with pytest.raises(UsedTwiceError, match="has received round=6, of which the server has nothing"):
             await federation.site("berlin", world)
         return [slot.number for slot, _ in world.sent[before:] if slot == Slot(slot.number, "berlin")]
 
@@ -184,7 +184,7 @@ def test_a_site_that_starts_anew_without_its_state_is_refused_whatever_the_relay
         await forget(world, 3)
         for file in federation.folder.glob("berlin.*"):
             file.unlink()
-        with pytest.raises(UsedTwiceError, match="heard our round=3"):
+        with pytest.raises(UsedTwiceError, match="has received round=3"):
             await federation.site("berlin", world)
 
     play(meanwhile(federation, world, scene()))

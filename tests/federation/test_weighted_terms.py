@@ -70,7 +70,7 @@ def test_they_are_agreed_on_and_read_back_and_shown():
     other = replace(a, schema=COUNTS.replace("bound = 4", "bound = 5"))
     assert a.digest() != other.digest()
     shown = " ".join(_lines(a, statement_of(a, "berlin")))
-    assert "Weights: column 'w' says how much a row counts" in shown
+    assert "Column 'w' has the weight of every row" in shown
     assert "above 0 and at most 2" in shown
 
 
@@ -114,7 +114,7 @@ def test_a_site_is_bound_to_its_weights():
 
 
 def test_standard_errors_are_not_agreed_on_with_weights():
-    with pytest.raises(InputError, match=r"for inference, got one of which rows count by 'w'.*take \[weight\] out"):
+    with pytest.raises(InputError, match=r"for inference, got one in which rows count by 'w'.*take \[weight\] out"):
         masked_agreement(schema=CLASSES, features=D, algorithm={"inference": True, "rounds": 6})
 
 
@@ -146,7 +146,7 @@ def test_by_the_commands_that_people_type(tmp_path, monkeypatch, capsys):
             assert main(sign) == 0
         assert main(["federation", "show", "federation.toml"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
-        assert "Exposures: column 'e'" in shown
+        assert "Column 'e' has the exposure of every row" in shown
         assert "one of every 4 rows of each site, chosen at random" in shown
         assert main(["federation", "certificates", "federation.toml", "--host=127.0.0.1"]) == 0
         assert main(["federation", "server-config", "federation.toml", "--host=127.0.0.1", f"--port={port}"]) == 0

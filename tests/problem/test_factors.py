@@ -281,7 +281,7 @@ def test_least_squares_and_their_errors_are_the_usual_ones():
     covariance = np.linalg.inv(design.T @ (v[:, None] * design)) * (v @ residuals**2) / (4000 - 4)
     told = ours.summary()
     np.testing.assert_allclose([line.error for line in told.lines], np.sqrt(np.diag(covariance)), rtol=1e-3)
-    assert "R^2 is not told" in str(told)
+    assert "R^2 is not given" in str(told)
 
 
 def counted(n=4000, seed=0):

@@ -104,9 +104,9 @@ def test_no_evaluation_at_all(tmp_path, text):
 
 
 def test_rows_that_it_may_have_been_learnt_from_are_named():
-    assert any("flatter" in note for note in found(500).privacy.notes)
-    assert any("flatter" in note for note in found(497).privacy.notes)  # some were left over when they were dealt out
-    assert not any("flatter" in note for note in found(550).privacy.notes)
+    assert any("too good" in note for note in found(500).privacy.notes)
+    assert any("too good" in note for note in found(497).privacy.notes)  # some were left over when they were dealt out
+    assert not any("too good" in note for note in found(550).privacy.notes)
 
 
 def ranked(rows=20_000):

@@ -94,7 +94,7 @@ class Audit(Verdict):
         who = {
             "messages": "who sees every message of every site",
             "average": "who sees the mean of the sites' messages in every round",
-            "sums": f"who sees every opened sum and pools it with {colluding}",
+            "sums": f"who sees every opened sum and all that is known to {colluding}",
             "model": "who sees the final model only",
         }[self.view]
         claim, percent = self.claim, f"{100 * self.confidence:g} %"

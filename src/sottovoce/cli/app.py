@@ -67,9 +67,9 @@ def sottovoce(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Private learning without a server.
+    """Differentially private models from rows at several sites.
 
-    Sites on a graph learn one model together, and all that anyone learns of a row is differentially private. With noise
-    of its own every message of a site is private by itself; with masked sums only the sums are, and single messages
-    rest on keys.
+    Sites fit one model together, and all that anyone learns about a row is differentially private. With noise of its
+    own, every message of a site is private by itself. With masked sums, only sums over all sites are private. Single
+    messages are not: keys protect them, against a stated number of colluding sites.
     """

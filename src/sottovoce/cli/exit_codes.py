@@ -21,8 +21,8 @@ EXIT_CODES: dict[int, str] = {
     FORKED: "different sites were sent different messages; do not use the model, and ask the sites that are named",
     DIVERGED: "this site's models have left the agreed radius; agree on shorter steps, or on a larger radius",
     SPOILED: "a masked sum is impossible if all sites are honest; the run is over, ask the other sites",
-    BEHIND: "the ledger lacks what others have seen of it: it was put back from a copy, or there is a second one for "
-    "these rows; restore the newest one, or book what is missing with: sottovoce ledger catch-up",
+    BEHIND: "the ledger lacks runs that others have seen: it is an old copy, or one of two for these rows; restore the "
+    "newest one, or run: sottovoce ledger catch-up",
     INTERRUPTED: "interrupted; run the same command again to go on",
 }
 

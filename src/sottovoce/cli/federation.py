@@ -237,14 +237,10 @@ def _factors(agreement: "Agreement") -> list[str]:
     schema = agreement.encoding
     if schema is None:
         return []
-    columns = (
-        ("Weights", schema.weight, "the weight of a row"),
-        ("Exposures", schema.exposure, "the exposure of a row"),
-    )
     return [
-        f"{name}: column {factor.column!r} says {what}, and stays at its site. A site whose file has one that is not "
-        f"above 0 and at most {exactly(factor.bound)} does not start."
-        for name, factor, what in columns
+        f"Column {factor.column!r} has the {what} of every row, and stays at its site. A site whose file has one that "
+        f"is not above 0 and at most {exactly(factor.bound)} does not start."
+        for what, factor in (("weight", schema.weight), ("exposure", schema.exposure))
         if factor is not None
     ]
 

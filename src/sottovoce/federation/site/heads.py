@@ -29,6 +29,7 @@ from typing import NamedTuple, Self, final
 from sottovoce.federation.agreement.identity import PublicKey, SigningContext, SigningKey
 from sottovoce.federation.site.stops import BehindError, DamagedError
 from sottovoce.federation.transport.wire import BOOKS_BYTES, DIGEST_BYTES, NO_BOOKS
+from sottovoce.numerals import counted
 from sottovoce.privacy.books.account import ACCOUNT_BYTES, Account, Record
 from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.settings.disk import is_full, no_room, write_whole
@@ -102,8 +103,8 @@ class Books:
         return BehindError(
             f"Expected a ledger that holds all that was ever released from these rows, got path="
             f"{str(self._ledger.path)!r} of {self._ledger.head.entries} entries, and a report of site={by!r} on "
-            f"{len(runs)} run(s) that are not, or not wholly, in it. It was put back from an old copy, or is a second "
-            "ledger for these rows. Nothing was drawn. Restore the newest one, or book what others have seen: "
+            f"{counted(len(runs), 'run')} that it lacks, wholly or in part. It was put back from an old copy, or is a "
+            "second ledger for these rows. Nothing was drawn. Restore the newest one, or book what others have seen: "
             f"sottovoce ledger catch-up {self._ledger.path} --key KEY."
         )
 

@@ -311,10 +311,10 @@ class _Run:
             if heard.round > last:
                 raise UsedTwiceError(
                     f"Expected no site to have received round={last + 1} of site={self.seat.site!r}, which was never "
-                    f"sent here, got a report of site={name!r} that it has our round={heard.round}, and nothing of it "
-                    "from the server. The state folder was put back from an old copy, or copied, and the server has "
-                    "forgotten our messages or hides them. Nothing was drawn. Restore the newest state folder, or "
-                    f"leave the run.{to_book}"
+                    f"sent here, got a report of site={name!r} that it has received round={heard.round}, of which the "
+                    "server has nothing. The state folder was restored from an old copy, or copied, and the server "
+                    "has forgotten our messages or hides them. Nothing was drawn. Restore the newest state folder, "
+                    f"or leave the run.{to_book}"
                 )
             said = self.journal.said(last)
             if heard.round == last and said is not None and heard.digest != digest_of(said.message):
