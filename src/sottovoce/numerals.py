@@ -26,6 +26,12 @@ def _round(value: float, direction: str) -> str:
     return f"{float(Context(prec=6, rounding=direction).create_decimal(Decimal(value))):g}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds: 1:02:05."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
 def counted(number: int, what: str) -> str:
     """A number with its noun, plural with s unless it is 1: 1 round, 2 rounds."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -23,9 +23,10 @@ from helpers.site_runs import FIVE, Federation, scratch
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import RunFinished, Watcher
+from sottovoce.federation.site.events import RunFinished
 from sottovoce.federation.site.runner import POINTS
 from sottovoce.federation.site.seat import booked_as, digest
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.privacy.books.ledger import Ledger
 
 EIGHT = ("athens", "berlin", "cairo", "delhi", "oslo", "paris", "rome", "wien")

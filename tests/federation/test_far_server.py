@@ -12,10 +12,11 @@ from helpers.network_server import NatsServer
 from helpers.network_worlds import LARGEST, LONG, JetStreamWorld, play
 from sottovoce.algorithms import IPADMM
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import Waiting, Watcher
+from sottovoce.federation.site.events import Waiting
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.stops import LostNeighbourError
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.jetstream import JetStreamTransport
 from sottovoce.federation.transport.transport import UnreachableError
 from sottovoce.federation.transport.wire import Slot

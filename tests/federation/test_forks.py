@@ -14,7 +14,7 @@ from helpers.site_runs import Federation
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import Refused, Watcher
+from sottovoce.federation.site.events import Refused
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Sighting, read_notice
 from sottovoce.federation.site.stops import (
     DivergedError,
@@ -23,6 +23,7 @@ from sottovoce.federation.site.stops import (
     LostNeighbourError,
     UsedTwiceError,
 )
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.site.witness import REMEMBERED, Witness, distances
 from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal, unseal
 

@@ -18,10 +18,11 @@ from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim
 from sottovoce.errors import UnsupportedError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.absent import Silence, are_connected
-from sottovoce.federation.site.events import Dropped, Noticed, Refused, Waiting, Watcher
+from sottovoce.federation.site.events import Dropped, Noticed, Refused, Waiting
 from sottovoce.federation.site.letters import About, Notice
 from sottovoce.federation.site.mail import Mail, Reply
 from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.transport import Transport
 from sottovoce.federation.transport.wire import Kind, Slot
 

@@ -14,13 +14,14 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
-from sottovoce.federation.site.events import Refused, Watcher
+from sottovoce.federation.site.events import Refused
 from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Heard, Notice, read_notice, read_sum
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.runner import Finished
 from sottovoce.federation.site.seat import digest
 from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError, SpoiledError
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.wire import BadMessageError, Envelope, Kind, Slot, seal, unseal
 
 SIZES = (30, 200, 17, 80, 25)

@@ -20,11 +20,12 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.events import Published, Refused, ServerSilent, Watcher
+from sottovoce.federation.site.events import Published, Refused, ServerSilent
 from sottovoce.federation.site.mail import MOST_EACH, Pace
 from sottovoce.federation.site.runner import POINTS, result_of, run_site
 from sottovoce.federation.site.seat import booked_as, digest
 from sottovoce.federation.site.stops import DamagedError, LostNeighbourError, UsedTwiceError
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.transport import RefusedError, UnreachableError
 from sottovoce.federation.transport.wire import Kind, Slot
 from sottovoce.noise.secure import SecureNoise

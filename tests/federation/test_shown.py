@@ -9,8 +9,9 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import Federation, dying
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import MASKED, OWN_NOISE, RoundDone, Watcher
+from sottovoce.federation.site.events import MASKED, OWN_NOISE, RoundDone
 from sottovoce.federation.site.snapshot import unpack_arrays
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.wire import Kind, digest_of
 
 SIZES = (30, 200, 17, 80, 25)

@@ -51,6 +51,8 @@ def test_what_a_site_says_while_it_runs(folder, capsys):
         "without rome since round 3", "spent epsilon 0.400001 of 2 at delta", "a run of epsilon 1.25",
     ):  # fmt: skip
         assert words in shown, shown
+    watcher.tell(events.ServerSilent(12.0))
+    assert read_status(folder).doing == "the message server has not answered for 0:00:12"
     watcher.tell(events.RoundDone(3, Spending(0.5, 1.1, 2.0, 1e-4), TAKEN))
     assert (read_status(folder).done, read_status(folder).spent, read_status(folder).waiting) == (3, 0.5, {})
     watcher.tell(events.RunFinished(9, {"rome": 3}))

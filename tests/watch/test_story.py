@@ -5,9 +5,11 @@ from datetime import datetime
 
 import pytest
 
+from sottovoce.cli.site.view import PlainLines
 from sottovoce.cli.watch import story as stories
 from sottovoce.cli.watch.reading import LoggedEvent
 from sottovoce.cli.watch.story import Difference, SiteStory, clean, common_run, compared
+from sottovoce.federation.site.events import ServerAway, ServerBack, ServerSilent
 from watch.logs import HOSTILE, began, digest, done, line
 
 
@@ -41,6 +43,20 @@ def test_a_run_from_its_beginning_to_its_end():
     assert [news.words for news in story.news] == [
         "refused a message of rome in round 2: forged", "going on without rome since round 2",
     ]  # fmt: skip
+
+
+def test_a_silent_server_is_told_in_the_same_words_here_and_on_a_terminal(capsys):
+    silence = ServerSilent(72.0), ServerAway("message server tls://x:1 does not answer (timed out)", 61.5), ServerBack()
+    for event in silence:
+        PlainLines().tell(event)
+    terminal = capsys.readouterr().err.splitlines()
+    here = [news.words for news in told(*(line(event.name, **event.fields()) for event in silence)).news]
+    assert here == [
+        "the message server has not answered for 0:01:12",
+        "message server tls://x:1 does not answer (timed out); trying again, giving up in 62 s",
+        "the message server answers again",
+    ]
+    assert terminal == [f"sottovoce: {words}" for words in here[:2]]  # nothing was said before the third
 
 
 def test_a_run_that_is_resumed_goes_on_and_another_begins_anew():

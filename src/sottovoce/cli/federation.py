@@ -364,7 +364,7 @@ def open_on_server(
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import OPERATOR
     from sottovoce.federation.site import opening
-    from sottovoce.federation.site.events import tell_away
+    from sottovoce.federation.site.watchers import tell_away
 
     agreement, operator = toml_file.load(federation), TLSFiles.within(certificates, OPERATOR)
     away = partial(tell_away, PlainLines())

@@ -5,7 +5,8 @@
     masked sums    keyring (shared keys), masks, summing, lost (repeating a sum without a site)
     messages       wire (bytes), letters (payloads), mail (sends and reads), board (notices), witness (testimonies)
     the way there  transport (the interface), jetstream (its implementation), with link, connection and frames
-    trouble        absent (silent neighbours), stops (errors that end a run early), events (reports to watchers)
+    trouble        absent (silent neighbours), stops (errors that end a run early)
+    what it tells  events, watchers (who hears them), log, status
 
 Noise and prices are not set here: they come from the algorithm and from `sottovoce.privacy`.
 """

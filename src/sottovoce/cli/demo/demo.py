@@ -100,7 +100,7 @@ def _learn(out: Path, rounds: int, masked: bool, quiet: bool) -> "tuple[Agreemen
     seconds from the start of the sites to their models.
     """
     from sottovoce.cli.demo.processes import Programs, ending_gently
-    from sottovoce.federation.site.events import say
+    from sottovoce.federation.site.watchers import say
 
     with ExitStack() as stack:
         # First in, last out: signals are ours until every program has ended.

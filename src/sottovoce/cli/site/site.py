@@ -18,11 +18,12 @@ from sottovoce.settings import plain
 if TYPE_CHECKING:
     from sottovoce.federation.agreement.agreement import Agreement
     from sottovoce.federation.agreement.certificates import TLSFiles
-    from sottovoce.federation.site.events import Spending, Watcher
+    from sottovoce.federation.site.events import Spending
     from sottovoce.federation.site.journal import Journal
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.part import Finished
     from sottovoce.federation.site.seat import Seat
+    from sottovoce.federation.site.watchers import Watcher
     from sottovoce.files.models.from_site import Stop
     from sottovoce.tally import PrivateEvaluation
 
@@ -91,11 +92,12 @@ def site_run(
     from sottovoce.federation.agreement import signing, toml_file
     from sottovoce.federation.agreement.identity import SigningKey
     from sottovoce.federation.site.caps import claim
-    from sottovoce.federation.site.events import LogWatcher, Watchers
+    from sottovoce.federation.site.log import LogWatcher
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import result_of
     from sottovoce.federation.site.seat import Seat
     from sottovoce.federation.site.status import StatusFile
+    from sottovoce.federation.site.watchers import Watchers
 
     pace, cap = Pace(server=patience), files.Cap(cap_epsilon, cap_delta, cap_mixed)
     agreement = toml_file.load(federation)
@@ -256,9 +258,9 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
     """
     import asyncio
 
-    from sottovoce.federation.site.events import tell_away
     from sottovoce.federation.site.opening import room_for
     from sottovoce.federation.site.runner import not_asked, run_site
+    from sottovoce.federation.site.watchers import tell_away
     from sottovoce.federation.transport.jetstream import JetStreamTransport
     from sottovoce.federation.transport.transport import UnreachableError
 
@@ -285,7 +287,7 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
 @contextmanager
 def _logging(path: Path | None) -> Iterator[None]:
     """Log to that file. Without one, warnings do not reach the terminal either: the view shows them."""
-    from sottovoce.federation.site.events import LogFile
+    from sottovoce.federation.site.log import LogFile
 
     handler = logging.NullHandler() if path is None else LogFile(path)
     # At the root: what the libraries below have to say goes to the same place.

@@ -1,6 +1,6 @@
 """What people see while a site runs, on stderr: a table that is redrawn, or plain lines where there is no terminal.
 
-Both are watchers (`federation.site.events`): the run does not depend on them.
+Both are watchers (`federation.site.watchers`): the run does not depend on them.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,9 @@ from rich.text import Text
 from sottovoce.cli.output import show
 from sottovoce.document import Table as Columns
 from sottovoce.federation.site import events
-from sottovoce.federation.site.events import Reminders, RunFacts, SiteEvent, Spending, Watcher, say
-from sottovoce.numerals import exactly, up
+from sottovoce.federation.site.events import RunFacts, SiteEvent, Spending, news
+from sottovoce.federation.site.watchers import Reminders, Watcher, say
+from sottovoce.numerals import duration, exactly, up
 from sottovoce.privacy.observers import against
 
 if TYPE_CHECKING:
@@ -39,24 +40,6 @@ def watching_run(quiet: bool) -> Iterator[Watcher]:
         view = View()
         with Live(view, console=console, refresh_per_second=4, transient=True):
             yield view
-
-
-def away(words: str, left: float | None) -> str:
-    """Sentence on why the server cannot be reached, and the seconds until the site gives up; None: not known."""
-    return f"{words}; trying again" if left is None else f"{words}; trying again, giving up in {round(left)} s"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as hours, minutes and seconds."""
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def _news(event: SiteEvent) -> str:
-    """The event in words."""
-    if isinstance(event, events.ServerSilent):
-        return f"the message server has not answered for {duration(event.seconds)}"
-    return events.NEWS[event.name].format(**event.fields())
 
 
 class _Clock:
@@ -97,7 +80,7 @@ class View(Watcher):
             case events.Waiting(k, silent):
                 self._doing, self._silent, self._told_at = f"round {k}: waiting", dict(silent), monotonic()
             case events.ServerSilent():
-                self._doing = _news(event)
+                self._doing = news(event.name, event.fields())
             case events.ServerAway(reason, left):
                 self._away = reason, None if left is None else monotonic() + left
             case events.ServerBack():
@@ -107,7 +90,7 @@ class View(Watcher):
                 if self._clock is not None:
                     self._clock.done = k - taken.given_up
             case events.Refused() | events.Noticed() | events.Dropped():
-                self._news = [*self._news[-3:], _news(event)]
+                self._news = [*self._news[-3:], news(event.name, event.fields())]
 
     def __rich__(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -136,8 +119,9 @@ class View(Watcher):
         """Why the server cannot be reached, and the seconds until the site gives up; None if it answers."""
         if self._away is None:
             return None
-        words, until = self._away
-        return Text(away(words, None if until is None else max(until - monotonic(), 0.0)), style="yellow")
+        reason, until = self._away
+        left = None if until is None else max(until - monotonic(), 0.0)
+        return Text(news("server away", {"reason": reason, "giving_up_in": left}), style="yellow")
 
 
 def spent(facts: RunFacts, spending: Spending) -> str:
@@ -195,10 +179,11 @@ class PlainLines(Watcher):
                 say(f"{facts.site}: run {facts.run}, {facts.rounds} rounds{resumed}; epsilon {spent(facts, spending)}")
             case events.Waiting(k, silent):
                 say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
-            case events.ServerAway(reason, left):
-                say(away(reason, left))
-            case events.ServerSilent() | events.ServerBack() | events.Refused() | events.Noticed() | events.Dropped():
-                say(_news(event))
+            case (
+                events.ServerAway() | events.ServerSilent() | events.ServerBack()
+                | events.Refused() | events.Noticed() | events.Dropped()
+            ):  # fmt: skip
+                say(news(event.name, event.fields()))
             case events.RoundDone():
                 self._round_done(event)
             case events.RunFinished(rounds, absent):

@@ -13,7 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, cast, final
 
-from sottovoce.federation.site.events import LOG
+from sottovoce.federation.site.log import LOG
 
 MOST_BYTES = 64 * 2**20  # of a long log, its end
 MOST_LINE = 2**20

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, final
 
 from sottovoce.cli.watch.reading import LoggedEvent
-from sottovoce.federation.site.events import MASKED, NEWS, OWN_NOISE
+from sottovoce.federation.site.events import MASKED, OWN_NOISE, news
 
 MOST_ROUNDS, MOST_DIGESTS = 20_000, 40_000  # that are remembered of a site, the newest
 MOST_NAMES = 1000  # in one line
@@ -163,11 +163,10 @@ class SiteStory:
 
     def _report(self, event: LoggedEvent) -> None:
         """Add an event to the news; it changes nothing else."""
-        fields = {key: _word(event.fields, key) for key in ("sender", "text", "neighbour", "reason")}
-        if event.name in NEWS:
-            words = NEWS[event.name].format(**fields, round=_whole(event.fields, "round"))
-        else:  # the server is silent, or away
-            words = fields["reason"] or "the message server does not answer"
+        came = event.fields
+        fields: dict[str, object] = {key: _word(came, key) for key in ("sender", "text", "neighbour", "reason")}
+        fields |= {key: _finite(came.get(key)) for key in ("seconds", "giving_up_in")}
+        words = news(event.name, fields | {"round": _whole(came, "round")})
         self.news.append(News(event.time, event.name not in ("noticed", "server back"), words))
 
     def _book(self, fields: Mapping[str, object]) -> None:

@@ -1,30 +1,20 @@
-"""Events at a running site, and the watchers that they are reported to: a terminal, a log, a test.
+"""Events at a running site.
 
 An event holds times, public numbers of the run and messages as they were sent. Nothing in it comes from a row, except
-with its noise, as others see it too. Watchers only watch: they cannot change what the site does, and a watcher that
-fails must not stop it.
+with its noise, as others see it too. Who is told of events is in `watchers`, their lines in a log are in `log`.
 
 Every kind of event is a small class, a `SiteEvent`. Its name and its fields are its line in the log.
 """
 
-import json
 import logging
 import re
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
-from datetime import UTC, datetime
-from pathlib import Path
-from time import monotonic
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from sottovoce.errors import SottovoceError
-from sottovoce.settings import plain
-
-LOG = logging.getLogger("sottovoce.site")
-_FIRST_PAUSE = 5.0  # seconds
+from sottovoce.numerals import duration
 
 
 @dataclass(frozen=True)
@@ -95,9 +85,6 @@ class Taken(LogFields):
 
 
 MASKED, OWN_NOISE = "masked sums", "own noise"
-
-
-# -- the events -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -253,148 +240,30 @@ class RunInterrupted(SiteEvent):
     kind: str  # class of the error
 
 
-# What people read of an event, filled in with its fields: the same on a terminal and on the page of `site watch`.
-NEWS = {
+_NEWS = {
     "refused": "refused a message of {sender} in round {round}: {reason}",
     "noticed": "{sender} {text}",
     "dropped": "going on without {neighbour} since round {round}",
+    "server silent": "the message server has not answered for {seconds}",
+    "server away": "{reason}; trying again{until}",
     "server back": "the message server answers again",
 }
+
+
+def news(name: str, fields: Mapping[str, Any]) -> str:
+    """What people read of an event of that name with these fields. It is the same on a terminal, in `site status` and
+    on the page of `site watch`. That has the fields from a log, where any may be missing.
+    """
+    seconds, left = fields.get("seconds"), fields.get("giving_up_in")
+    shown = {
+        "reason": fields.get("reason") or "no reason given",
+        "seconds": "some time" if seconds is None else duration(seconds),
+        "until": "" if left is None else f", giving up in {round(left)} s",
+    }
+    return _NEWS[name].format(**{**fields, **shown})
 
 
 def end_by(error: BaseException) -> RunStopped | RunInterrupted:
     """The event for a run that ends with this error. Of a bug only the class is given: its text may hold anything."""
     kind = type(error).__name__
     return RunStopped(kind, " ".join(str(error).split())) if isinstance(error, SottovoceError) else RunInterrupted(kind)
-
-
-# -- watchers ---------------------------------------------------------------------------------------------------------
-
-
-class Watcher:
-    """Receives events; this base ignores them. The event loop calls `tell`, so it must return quickly."""
-
-    def tell(self, event: SiteEvent) -> None:
-        """Receive one event."""
-
-
-@final
-class Watchers(Watcher):
-    """Passes events on to several watchers, in this order."""
-
-    def __init__(self, *watchers: Watcher) -> None:
-        self._watchers = watchers
-
-    def tell(self, event: SiteEvent) -> None:
-        for watcher in self._watchers:
-            watcher.tell(event)
-
-
-def tell_away(watcher: Watcher, words: str | None, left: float | None) -> None:
-    """Report why the message server does not answer, or, with words=None, that it answers again.
-
-    `left`: seconds until the site gives up, if that is known.
-    """
-    watcher.tell(ServerBack() if words is None else ServerAway(words, left))
-
-
-@final
-class Reminders:
-    """Decides which events to show: a lasting condition at once, then ever more rarely, since it may last for days.
-
-    Reasons count as equal if they are so up to the bracket. So a server that gives a new reason every time is not
-    mentioned more often.
-
-    Args:
-        late: seconds of silence after which a neighbour is mentioned.
-    """
-
-    def __init__(self, late: float = 0.0) -> None:
-        self._late, self._awaited, self._silence = late, 0, late
-        self._next: dict[str, tuple[float, float]] = {}
-
-    def due(self, event: SiteEvent) -> bool:
-        """True if the event should be shown now."""
-        match event:
-            case Waiting(k, silent):
-                longest = max(silent.values(), default=0.0)
-                if k != self._awaited:
-                    self._awaited, self._silence = k, self._late
-                if longest < self._silence:
-                    return False
-                self._silence = 2 * longest
-            case ServerAway(reason):
-                kind = reason.partition(" (")[0]
-                at, pause = self._next.get(kind, (0.0, _FIRST_PAUSE))
-                if monotonic() < at:
-                    return False
-                self._next[kind] = monotonic() + pause, 2 * pause
-            case ServerBack():
-                said = bool(self._next)
-                self._next.clear()
-                return said
-        return True
-
-
-# -- the log ----------------------------------------------------------------------------------------------------------
-
-
-@final
-class LogWatcher(Watcher):
-    """Writes events to the logger `sottovoce.site`, each with its name and its fields."""
-
-    def __init__(self) -> None:
-        self._reminders = Reminders()
-
-    def tell(self, event: SiteEvent) -> None:
-        if self._reminders.due(event):
-            LOG.log(event.level, event.name, extra={"fields": event.fields()})
-
-
-@final
-class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON: time, level, logger, event, and the event's fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Strict JSON in ASCII, so that text from outside cannot end the line or colour the terminal."""
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line: dict[str, object] = {
-            "time": time, "level": record.levelname, "logger": record.name, "event": record.getMessage(),
-        }  # fmt: skip
-        fields = record.__dict__.get("fields", {})
-        return json.dumps(line | plain(fields) | line, allow_nan=False)
-
-
-@final
-class LogFile(logging.FileHandler):
-    """A handler that appends such lines to a file. If it cannot write, as on a full disk, the run goes on."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, encoding="ascii")
-        self.setFormatter(JsonLines())
-        self._complained = False
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Print one line, once, that the log cannot be written. Python would print a traceback for every record."""
-        del record
-        self._complain(sys.exc_info()[1])
-
-    def close(self) -> None:
-        """Close the file; what is still buffered may not fit on the disk either."""
-        try:
-            super().close()
-        except OSError as error:
-            self._complain(error)
-
-    def _complain(self, error: BaseException | None) -> None:
-        """Print the first error; the run goes on without its log."""
-        if not self._complained:
-            self._complained = True
-            reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-            say(f"cannot write the log {self.baseFilename}: {reason}; going on without it")
-
-
-def say(text: str) -> None:
-    """Print a line to standard error. A terminal that is gone, or a full disk behind it, is ignored."""
-    with suppress(OSError, ValueError):
-        print(f"sottovoce: {text}", file=sys.stderr, flush=True)

@@ -15,10 +15,11 @@ from typing import Generic, NamedTuple, NoReturn, TypeVar, final
 from sottovoce.errors import expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.events import Refused, ServerSilent, Watcher
+from sottovoce.federation.site.events import Refused, ServerSilent
 from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import ANSWER_BYTES, NOTICE_BYTES, ModelWords, Point, SumWords, read_point
 from sottovoce.federation.site.stops import UsedTwiceError
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
 from sottovoce.federation.transport.wire import (
     NO_BOOKS,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, final
 from sottovoce.arrays import Floats
 from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.board import Board
-from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.mail import Letter, Mail, Reply
 from sottovoce.federation.site.masks import Parting
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Kind, Slot
 from sottovoce.privacy.books.book import Cost

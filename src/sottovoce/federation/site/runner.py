@@ -37,7 +37,6 @@ from sottovoce.federation.site.events import (
     RunFinished,
     ServerSilent,
     Waiting,
-    Watcher,
     end_by,
 )
 from sottovoce.federation.site.letters import Heard, Sighting
@@ -46,6 +45,7 @@ from sottovoce.federation.site.part import Finished, Hearing, Outcome, Standing
 from sottovoce.federation.site.seat import Seat
 from sottovoce.federation.site.shown import taken
 from sottovoce.federation.site.stops import BehindError, LostNeighbourError, UsedTwiceError
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
 from sottovoce.federation.transport.wire import Kind, Slot, books_of, digest_of

@@ -16,7 +16,8 @@ from typing import Any, final
 from sottovoce import settings
 from sottovoce.errors import InputError
 from sottovoce.federation.site import events
-from sottovoce.federation.site.events import SiteEvent, Watcher
+from sottovoce.federation.site.events import SiteEvent
+from sottovoce.federation.site.watchers import Watcher
 from sottovoce.settings import plain
 from sottovoce.settings.disk import beside
 
@@ -91,8 +92,8 @@ class StatusFile(Watcher):
                 self._write(doing=f"collecting round {k}")
             case events.Waiting(k, silent):
                 self._write(doing=f"waiting in round {k}", waiting={name: round(s, 1) for name, s in silent.items()})
-            case events.ServerSilent(seconds):
-                self._write(doing=f"waiting for the message server, silent for {seconds:.0f} s")
+            case events.ServerSilent():
+                self._write(doing=events.news(event.name, event.fields()))
             case events.Dropped(k, neighbour) if self._now is not None:
                 self._write(absent=self._now.absent | {neighbour: k})
             case events.RoundDone(k, spending, taken):
