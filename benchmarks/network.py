@@ -45,10 +45,10 @@ import sottovoce as sv
 from helpers.network_server import NatsServer
 from helpers.network_worlds import JetStreamWorld
 from helpers.site_runs import FIVE, Federation
+from sottovoce.federation.operator.opening import room_for
 from sottovoce.federation.site.events import RoundDone
 from sottovoce.federation.site.letters import ModelWords
 from sottovoce.federation.site.mail import Mail, Pace, no_books
-from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.snapshot import Snapshot, pack_state
 from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.site.witness import Witness

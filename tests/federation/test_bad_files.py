@@ -20,7 +20,8 @@ from helpers.federations import agreement
 from sottovoce.cli.site.files import refusing_changes, rows_of
 from sottovoce.errors import InputError, SottovoceError
 from sottovoce.federation.agreement import certificates, signing, toml_file
-from sottovoce.federation.agreement.identity import SigningKey, write_secret
+from sottovoce.federation.agreement.identity import SigningKey
+from sottovoce.federation.agreement.key_files import write_secret
 from sottovoce.files.schema import Schema
 
 AGREED = agreement()

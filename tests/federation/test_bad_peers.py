@@ -34,11 +34,11 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.identity import SigningContext, SigningKey
+from sottovoce.federation.operator.opening import room_for
 from sottovoce.federation.site import board
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Notice
 from sottovoce.federation.site.log import JsonLines, LogWatcher
 from sottovoce.federation.site.mail import Mail, Pace
-from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.stops import LeftBehindError
 from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.transport import RefusedError, Transport, UnreachableError

@@ -33,7 +33,7 @@ from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement import certificates, toml_file
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.opening import room_for
+from sottovoce.federation.operator.opening import room_for
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
 from sottovoce.federation.transport.transport import RefusedError
 from sottovoce.federation.transport.wire import Slot

@@ -12,9 +12,9 @@ from helpers.network_server import NatsServer
 from helpers.network_worlds import LARGEST, LONG, JetStreamWorld, play
 from sottovoce.algorithms import IPADMM
 from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.operator.opening import room_for
 from sottovoce.federation.site.events import Waiting
 from sottovoce.federation.site.mail import Pace
-from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.stops import LostNeighbourError
 from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.jetstream import JetStreamTransport

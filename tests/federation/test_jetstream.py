@@ -13,8 +13,8 @@ from helpers.network_server import NatsServer, free_port
 from helpers.network_worlds import LARGEST, LONG, SHORT, JetStreamWorld, get_many, play
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import certificates
-from sottovoce.federation.site.arrivals import KEPT_EACH, Arrivals
 from sottovoce.federation.transport import link
+from sottovoce.federation.transport.arrivals import KEPT_EACH, Arrivals
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream, stored_size
 from sottovoce.federation.transport.subjects import mailbox, permissions, push, reading, stream_name
 from sottovoce.federation.transport.transport import PutOutcome, RefusedError, UnreachableError

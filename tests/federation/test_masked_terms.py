@@ -20,8 +20,8 @@ from sottovoce.errors import InputError, PrivacyError, SottovoceError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.agreement import MOST_SITES, LostNeighbour
 from sottovoce.federation.agreement.exchange import MaskKey, Seed
+from sottovoce.federation.operator import server
 from sottovoce.federation.site.letters import sum_size
-from sottovoce.federation.transport import server
 from sottovoce.federation.transport.wire import LONGEST_PAYLOAD, MOST_NUMBER, Kind, Slot, sealed_size
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy.accounting.discrete import shared_delta

@@ -20,9 +20,9 @@ from helpers.federations import MessageServer, agreement, members
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import certificates
 from sottovoce.federation.agreement.certificates import TLSFiles
-from sottovoce.federation.agreement.identity import write_secret
+from sottovoce.federation.agreement.key_files import write_secret
+from sottovoce.federation.operator.server import Hosting, server_config
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
-from sottovoce.federation.transport.server import Hosting, server_config
 from sottovoce.federation.transport.subjects import inbox, mailbox, push, reading, stream_name
 from sottovoce.federation.transport.transport import PutOutcome, RefusedError
 from sottovoce.federation.transport.wire import Slot

@@ -34,15 +34,15 @@ from sottovoce.cli.site.view import PlainLines, View
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
+from sottovoce.federation.operator.opening import room_for
+from sottovoce.federation.operator.server import Hosting, server_config
 from sottovoce.federation.site import caps, events, stops
 from sottovoce.federation.site.events import OWN_NOISE, RunFacts, Spending, Taken
 from sottovoce.federation.site.log import JsonLines, LogFile, LogWatcher
-from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.seat import booked_as
 from sottovoce.federation.site.watchers import Watcher, Watchers
 from sottovoce.federation.transport import transport
 from sottovoce.federation.transport.jetstream import create_stream
-from sottovoce.federation.transport.server import Hosting, server_config
 from sottovoce.federation.transport.signed_text import read_signed
 from sottovoce.files.schema import Schema
 from sottovoce.numerals import duration

@@ -17,12 +17,12 @@ from sottovoce.federation.site.letters import (
     ModelWords,
     Notice,
     Sighting,
-    norm_of,
     read_answer,
     read_notice,
     read_words,
     words_size,
 )
+from sottovoce.federation.site.norm import norm_of
 from sottovoce.federation.transport.wire import (
     BOOKS_BYTES,
     MOST_NUMBER,

@@ -14,14 +14,14 @@ from helpers.network_server import NatsServer
 from helpers.site_runs import Federation
 from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
+from sottovoce.federation.operator.opening import open_run, room_for
+from sottovoce.federation.operator.server import Hosting, server_config
 from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.events import Dropped, Refused, ServerSilent
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.mail import Mail, Pace
-from sottovoce.federation.site.opening import open_run, room_for
 from sottovoce.federation.site.watchers import Watcher
 from sottovoce.federation.transport.jetstream import JetStreamTransport
-from sottovoce.federation.transport.server import Hosting, server_config
 from sottovoce.federation.transport.wire import Slot
 
 LONG = 60.0  # seconds: ample, even on a busy machine

@@ -32,9 +32,9 @@ from sottovoce.errors import SottovoceError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import SigningKey
+from sottovoce.federation.operator.opening import room_for
 from sottovoce.federation.site.events import RoundBegan, RoundDone
 from sottovoce.federation.site.mail import Pace
-from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.runner import run_site
 from sottovoce.federation.site.seat import Seat
 from sottovoce.federation.site.watchers import Watcher

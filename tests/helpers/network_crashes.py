@@ -26,15 +26,16 @@ from helpers.site_runs import scratch
 from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.federation.agreement import certificates, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
-from sottovoce.federation.agreement.identity import OPERATOR, write_secret
+from sottovoce.federation.agreement.identity import OPERATOR
+from sottovoce.federation.agreement.key_files import write_secret
+from sottovoce.federation.operator.opening import room_for
+from sottovoce.federation.operator.server import Hosting, server_config
 from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.journal import Journal
-from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.seat import committing, digest, owner_of
 from sottovoce.federation.transport.connection import Pushes, Server
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
 from sottovoce.federation.transport.link import Link
-from sottovoce.federation.transport.server import Hosting, server_config
 from sottovoce.federation.transport.subjects import inbox, mailbox, stream_name
 from sottovoce.federation.transport.wire import Slot
 from sottovoce.privacy.books.ledger import Ledger

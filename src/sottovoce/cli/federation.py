@@ -323,8 +323,9 @@ def write_server_config(
     """Write the message server's configuration: TLS both ways, and what each certificate may do."""
     from sottovoce.federation.agreement import toml_file
     from sottovoce.federation.agreement.certificates import TLSFiles
-    from sottovoce.federation.agreement.identity import SERVER, write_public
-    from sottovoce.federation.transport import server
+    from sottovoce.federation.agreement.identity import SERVER
+    from sottovoce.federation.agreement.key_files import write_public
+    from sottovoce.federation.operator import server
 
     agreements, identities = [toml_file.load(path) for path in federation], dict[str, str]()
     for text in identity or ():
@@ -363,7 +364,7 @@ def open_on_server(
     from sottovoce.federation.agreement import toml_file
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import OPERATOR
-    from sottovoce.federation.site import opening
+    from sottovoce.federation.operator import opening
     from sottovoce.federation.site.watchers import tell_away
 
     agreement, operator = toml_file.load(federation), TLSFiles.within(certificates, OPERATOR)

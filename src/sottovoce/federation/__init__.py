@@ -1,6 +1,6 @@
 """Runs between real sites: one process at each site, next to its rows, and a message server that nobody has to trust.
 
-    before a run   identity, exchange, certificates, agreement, signing, commitment; server and opening for the operator
+    before a run   identity, exchange, certificates, agreement, signing, commitment; operator (the message server)
     one site       seat (what it has), runner (its rounds), journal (its memory), part (own_noise or masked_sums)
     masked sums    keyring (shared keys), masks, summing, lost (repeating a sum without a site)
     messages       wire (bytes), letters (payloads), mail (sends and reads), board (notices), witness (testimonies)

@@ -161,7 +161,7 @@ def _commit(out: Path, name: str, schema: Path) -> str:
     import secrets
 
     from sottovoce.cli.site.files import read_rows
-    from sottovoce.federation.agreement.identity import write_secret
+    from sottovoce.federation.agreement.key_files import write_secret
     from sottovoce.federation.site.commitment import SALT_BYTES, commit
     from sottovoce.files.schema import Schema
 
@@ -196,9 +196,10 @@ def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
     from sottovoce.cli.demo.processes import start_server
     from sottovoce.federation.agreement import certificates
     from sottovoce.federation.agreement.certificates import TLSFiles
-    from sottovoce.federation.agreement.identity import OPERATOR, SERVER, write_public
-    from sottovoce.federation.site import opening
-    from sottovoce.federation.transport.server import Hosting, server_config
+    from sottovoce.federation.agreement.identity import OPERATOR, SERVER
+    from sottovoce.federation.agreement.key_files import write_public
+    from sottovoce.federation.operator import opening
+    from sottovoce.federation.operator.server import Hosting, server_config
 
     papers, folder = (out / "certificates").resolve(), (out / "server").resolve()
     folder.mkdir()

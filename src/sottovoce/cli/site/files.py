@@ -34,7 +34,7 @@ from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import MOST_FEATURES, MOST_ROWS, Agreement
 from sottovoce.federation.agreement.exchange import Seed
-from sottovoce.federation.agreement.identity import read_secret
+from sottovoce.federation.agreement.key_files import read_secret
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.seat import committing, damage_from_ledger, owner_of

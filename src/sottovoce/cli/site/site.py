@@ -147,7 +147,7 @@ def site_commit(
     import secrets
 
     from sottovoce.cli.site.files import read_rows
-    from sottovoce.federation.agreement.identity import write_secret
+    from sottovoce.federation.agreement.key_files import write_secret
     from sottovoce.federation.site.commitment import SALT_BYTES, commit
     from sottovoce.files.schema import Schema
 
@@ -258,7 +258,7 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
     """
     import asyncio
 
-    from sottovoce.federation.site.opening import room_for
+    from sottovoce.federation.operator.opening import room_for
     from sottovoce.federation.site.runner import not_asked, run_site
     from sottovoce.federation.site.watchers import tell_away
     from sottovoce.federation.transport.jetstream import JetStreamTransport

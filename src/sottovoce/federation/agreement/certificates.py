@@ -22,15 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from sottovoce.errors import InputError, expect
-from sottovoce.federation.agreement.identity import (
-    AUTHORITY,
-    OPERATOR,
-    SERVER,
-    check_site_name,
-    read_secret,
-    write_public,
-    write_secret,
-)
+from sottovoce.federation.agreement.identity import AUTHORITY, OPERATOR, SERVER, check_site_name
+from sottovoce.federation.agreement.key_files import read_secret, write_public, write_secret
 
 if TYPE_CHECKING:
     from cryptography import x509

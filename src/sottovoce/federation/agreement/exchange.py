@@ -28,11 +28,8 @@ from sottovoce.federation.agreement.identity import (
     SigningContext,
     SigningKey,
     fingerprint_of,
-    read_public,
-    read_secret,
-    write_public,
-    write_secret,
 )
+from sottovoce.federation.agreement.key_files import read_public, read_secret, write_public, write_secret
 from sottovoce.noise.sampler import encode_fields
 
 if TYPE_CHECKING:

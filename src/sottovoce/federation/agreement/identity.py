@@ -1,7 +1,7 @@
 """A site's identity: a name, and an Ed25519 key pair.
 
 A name is a short word that fits into file names, message subjects and certificates. The private half of the key never
-leaves the site: it is a PEM file that only its owner may read. The public half is one line of text,
+leaves the site: it is a PEM file that only its owner may read (`key_files`). The public half is one line of text,
 `ed25519:<base64 of 32 bytes>`, which goes into the agreement.
 
 Every signature is over  context 0x00 data.  A context names the purpose and holds no zero byte, so a signature that was
@@ -11,17 +11,15 @@ made for one purpose is not valid for another.
 import base64
 import binascii
 import hashlib
-import os
 import re
-import stat
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from sottovoce import settings
-from sottovoce.errors import InputError, PrivacyError, expect, naming
-from sottovoce.settings.disk import write_new
+from sottovoce.errors import InputError, expect, naming
+from sottovoce.federation.agreement.key_files import read_public, read_secret, write_public, write_secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -32,7 +30,6 @@ LONGEST_NAME = 40
 # Names in files and certificates that no site may have.
 AUTHORITY, SERVER, OPERATOR = "ca", "server", "operator"
 _NAME = re.compile(rf"[a-z0-9](?:[a-z0-9-]{{0,{LONGEST_NAME - 2}}}[a-z0-9])?")
-_LARGEST_KEY_FILE = 10_000
 
 
 def check_site_name(name: str) -> None:
@@ -185,55 +182,3 @@ class SigningKey:
 
     def __repr__(self) -> str:
         return f"SigningKey(public={self.public})"
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner may read; an existing one is never replaced."""
-    _write_new(path, content, mode=0o600)
-
-
-def read_secret(path: Path) -> bytes:
-    """The content of a file, unless others than its owner may read or write it."""
-    with path.open("rb") as file:
-        # Of the open file, so that the file that is checked is the one that is read.
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        if os.name == "posix" and mode & 0o077:
-            raise PrivacyError(
-                f"Expected a key file that only its owner may read, got mode={mode:04o} of {str(path)!r}. "
-                f"Run: chmod 600 {path}, and make a new key if others may have read it."
-            )
-        return _limited(path, file.read(_LARGEST_KEY_FILE + 1))
-
-
-def read_public(path: Path) -> str:
-    """The text of a small public file; if it is not ASCII, a text that is no key."""
-    with path.open("rb") as file:
-        content = _limited(path, file.read(_LARGEST_KEY_FILE + 1))
-    try:
-        return content.decode("ascii")
-    except UnicodeDecodeError:
-        return "not a text file"
-
-
-def _limited(path: Path, content: bytes) -> bytes:
-    """The content; refused if the file is larger than any key, so that it must be the wrong file."""
-    expect(len(content) <= _LARGEST_KEY_FILE, f"a key file of at most {_LARGEST_KEY_FILE} bytes", file=str(path))
-    return content
-
-
-def write_public(path: Path, content: bytes) -> None:
-    """Write a new file that everyone may read; an existing one is never replaced."""
-    _write_new(path, content, mode=0o644)
-
-
-def _write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a new file that has these permissions from its creation."""
-    try:
-        write_new(path, content, mode)
-    except FileExistsError:
-        raise InputError(
-            f"Expected a file that does not exist yet, got {str(path)!r}. Choose another name, or move the old file."
-        ) from None

@@ -14,7 +14,8 @@ from typing import final
 
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.agreement import Agreement
-from sottovoce.federation.agreement.identity import SigningContext, SigningKey, write_public
+from sottovoce.federation.agreement.identity import SigningContext, SigningKey
+from sottovoce.federation.agreement.key_files import write_public
 
 _FIELDS = {"site", "digest", "signature"}
 _LARGEST_FILE = 10_000

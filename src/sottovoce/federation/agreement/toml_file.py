@@ -8,7 +8,7 @@ from sottovoce import settings
 from sottovoce.algorithms import PrivateMethod
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import FORMAT, MOST_SITES, Agreement, LostNeighbour, Member
-from sottovoce.federation.agreement.identity import write_public
+from sottovoce.federation.agreement.key_files import write_public
 from sottovoce.settings import toml
 
 _MOST_EDGES = 100_000

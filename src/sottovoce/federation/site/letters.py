@@ -23,6 +23,7 @@ from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.federation.site.heads import HANDED, pack_handed, unpack_handed
 from sottovoce.federation.site.masks import Context, Turn, members_digest
+from sottovoce.federation.site.norm import norm_of
 from sottovoce.federation.site.summing import Proposal
 from sottovoce.federation.transport.wire import BOOKS_BYTES, DIGEST_BYTES, BadMessageError, Refusal
 from sottovoce.noise import sampler
@@ -275,13 +276,6 @@ def read_point(payload: bytes, k: int, sites: int) -> Point:
     shared = np.frombuffer(payload, dtype="<f8", offset=start + _HEADING.size + _POINT.size).astype(np.float64)
     version = payload[:VERSION_BYTES].rstrip(b"\0").decode("ascii", errors="replace")
     return Point(version, testimony, heading, Proposal(shared, grid))
-
-
-def norm_of(vector: Floats) -> float:
-    """The Euclidean norm, without overflow of its squares."""
-    largest = float(np.abs(vector).max())
-    with np.errstate(over="ignore"):
-        return 0.0 if largest == 0 else largest * float(np.linalg.norm(vector / largest))
 
 
 class About(IntEnum):

@@ -22,9 +22,10 @@ from sottovoce.federation.site import lost
 from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.commitment import one_thread, protocol
 from sottovoce.federation.site.events import Dropped
-from sottovoce.federation.site.letters import Heading, Point, SumWords, norm_of
+from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Letter, Reply
 from sottovoce.federation.site.masks import Context, Masks, Parting, Past
+from sottovoce.federation.site.norm import norm_of
 from sottovoce.federation.site.part import Computed, Finished, Hearing, Outcome, Part, Process, Standing
 from sottovoce.federation.site.snapshot import pack_arrays, unpack_arrays
 from sottovoce.federation.site.stops import DamagedError, ForkedError, SpoiledError

@@ -14,9 +14,10 @@ from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Dropped
-from sottovoce.federation.site.letters import ModelWords, norm_of
+from sottovoce.federation.site.letters import ModelWords
 from sottovoce.federation.site.mail import Letter
 from sottovoce.federation.site.masks import Parting
+from sottovoce.federation.site.norm import norm_of
 from sottovoce.federation.site.part import Computed, Finished, Outcome, Part, Process, Standing
 from sottovoce.federation.site.snapshot import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.stops import DivergedError

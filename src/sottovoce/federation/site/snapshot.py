@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 
 from sottovoce.arrays import Array
 from sottovoce.federation.agreement.agreement import Agreement
-from sottovoce.federation.site.letters import norm_of
+from sottovoce.federation.site.norm import norm_of
 from sottovoce.federation.site.part import Standing
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.site.witness import Witness

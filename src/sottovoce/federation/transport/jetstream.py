@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias, final
 
 from sottovoce.errors import expect
-from sottovoce.federation.site.arrivals import Arrivals
+from sottovoce.federation.transport.arrivals import Arrivals
 from sottovoce.federation.transport.connection import Pushes, Server, SilenceError, plain
 from sottovoce.federation.transport.frames import Message
 from sottovoce.federation.transport.link import Link, UnderWayError, now

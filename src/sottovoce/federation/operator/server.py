@@ -26,7 +26,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR
-from sottovoce.federation.site.opening import room_for
+from sottovoce.federation.operator.opening import room_for
 from sottovoce.federation.transport.subjects import inbox, mailbox, permissions, push, reading, stream_name
 
 STREAMS = "streams"
