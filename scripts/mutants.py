@@ -639,7 +639,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "too few keys are agreed on",
-        "federation/agreement/agreement.py",
+        "federation/agreement/checks.py",
         "expect(keys > gone or keys == n - 1,",
         "expect(keys > 0 or keys == n - 1,",
         "tests/federation/test_keyring.py::test_too_few_keys_are_refused_by_whoever_reads_the_agreement",

@@ -18,7 +18,8 @@ from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
 from sottovoce.federation.agreement import toml_file
-from sottovoce.federation.agreement.agreement import MOST_SITES, LostNeighbour
+from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.agreement.checks import MOST_SITES
 from sottovoce.federation.agreement.exchange import MaskKey, Seed
 from sottovoce.federation.operator import server
 from sottovoce.federation.site.letters import sum_size

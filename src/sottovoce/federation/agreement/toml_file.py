@@ -7,7 +7,8 @@ from typing import Any, Literal
 from sottovoce import settings
 from sottovoce.algorithms import PrivateMethod
 from sottovoce.errors import InputError, expect
-from sottovoce.federation.agreement.agreement import FORMAT, MOST_SITES, Agreement, LostNeighbour, Member
+from sottovoce.federation.agreement.agreement import FORMAT, Agreement, LostNeighbour, Member
+from sottovoce.federation.agreement.checks import MOST_SITES
 from sottovoce.federation.agreement.key_files import write_public
 from sottovoce.settings import toml
 
