@@ -16,6 +16,7 @@ from sottovoce.errors import InputError
 from sottovoce.files import models
 from sottovoce.files.models import apply
 from sottovoce.files.schema import Schema, files
+from sottovoce.files.schema.check import check
 from sottovoce.problem import graphs
 from sottovoce.problem.losses import Absolute, Hinge, Huber, Logistic, SmoothedHinge, Softmax
 from sottovoce.problem.problem import Problem
@@ -88,7 +89,7 @@ def test_tables_in_memory_are_read_as_files_are(path):
             assert (data.features != expected.features).nnz == 0
             assert np.array_equal(data.labels, expected.labels)
             assert data.private
-            assert files.check(table, CLINIC).used == len(expected)
+            assert check(table, CLINIC).used == len(expected)
     problem = Problem.from_file(pl.from_pandas(frames()[1]), CLINIC, graphs.complete, nodes=1)
     assert sv.simulate(sv.MaskedNewton(rounds=2), problem.sites, problem.graph).privacy.private
 

@@ -11,6 +11,7 @@ from sottovoce.errors import InputError
 from sottovoce.files.datasets import adult
 from sottovoce.files.datasets.adult_csv import write_csv
 from sottovoce.files.schema import Schema, files, require_reviewed
+from sottovoce.files.schema.check import check
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "tutorial" / "adult-schema.toml"
 
@@ -48,7 +49,7 @@ def test_all_rows_fit_and_all_have_norm_one(folder):
     require_reviewed(schema)
     assert (schema.d, schema.data_norm) == (46, 1.0)
     for name, rows in (("train.csv", 32_561), ("test.csv", 16_281)):
-        report = files.check(folder / name, schema)
+        report = check(folder / name, schema)
         assert (report.fits, report.rows, report.used) == (True, rows, rows)
         assert {(count.column, count.finding.name) for count in report.counts} == {("occupation", "INDICATED")}
         norms = np.sqrt(np.asarray(files.encode(folder / name, schema).features.power(2).sum(axis=1)))

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from schema.samples import FILE, HEADER, ROWS
-from sottovoce.files.schema import Schema, files, reading
+from sottovoce.files.schema import Schema, reading
+from sottovoce.files.schema.check import check
 from sottovoce.files.schema.findings import Finding
 from sottovoce.settings import plain
 
@@ -15,7 +16,7 @@ def counts(report):
 
 
 def test_the_sample_fits_with_notes(written, schema):
-    report = files.check(written(), schema)
+    report = check(written(), schema)
     assert report.fits
     assert (report.rows, report.used, report.problems) == (5, 5, ())
     assert counts(report) == {
@@ -45,7 +46,7 @@ def test_all_problems_are_found(written, schema, monkeypatch, block):
     lines[40] = lines[40].replace("north", "NA")
     lines[300] = lines[300].replace(",A,", ",C,").replace("50,", ",", 1)
     lines[399] += ",last"
-    report = files.check(written(HEADER + "\n\n".join(lines)), schema)
+    report = check(written(HEADER + "\n\n".join(lines)), schema)
     assert not report.fits
     assert (report.rows, report.used) == (400, 393)  # three ragged, one dropped, three with refused cells
     assert [(problem.row, problem.column, problem.finding) for problem in report.problems] == [
@@ -62,14 +63,14 @@ def test_all_problems_are_found(written, schema, monkeypatch, block):
 
 
 def test_only_the_first_are_told_but_all_are_counted(written, schema):
-    report = files.check(written(HEADER + "\n".join(["x" + row for row in ROWS] * 20)), schema, keep=3)
+    report = check(written(HEADER + "\n".join(["x" + row for row in ROWS] * 20)), schema, keep=3)
     assert [problem.row for problem in report.problems] == [1, 2, 3]
     assert len(report.notes) == 3
     assert counts(report)["age", Finding.NOT_A_NUMBER] == 100
 
 
 def test_columns_that_lack_and_columns_that_are_not_used(written, schema):
-    report = files.check(written(FILE.replace("ward", "unit").replace("outcome", "result")), schema)
+    report = check(written(FILE.replace("ward", "unit").replace("outcome", "result")), schema)
     assert [(problem.column, problem.finding) for problem in report.problems] == [
         ("ward", Finding.NO_COLUMN),
         ("outcome", Finding.NO_COLUMN),
@@ -80,14 +81,14 @@ def test_columns_that_lack_and_columns_that_are_not_used(written, schema):
 
 
 def test_no_rows(written, schema):
-    report = files.check(written(HEADER), schema)
+    report = check(written(HEADER), schema)
     assert [problem.finding for problem in report.problems] == [Finding.NO_ROWS]
-    assert not files.check(written("a,b\n1,2\n"), schema).fits
+    assert not check(written("a,b\n1,2\n"), schema).fits
 
 
 def test_bytes_that_are_no_text(written, schema):
     content = FILE.encode().replace(b"east", b"\xe9ast").replace(b",AB,", b",\xe9,")
-    report = files.check(written(content), schema)
+    report = check(written(content), schema)
     assert [(problem.row, problem.column, problem.finding) for problem in report.problems] == [
         (3, "ward", Finding.NOT_TEXT),
         (3, "blood", Finding.NOT_TEXT),
@@ -102,7 +103,7 @@ def test_whole_numbers_that_pandas_wrote_as_fractions(written):
         '[[columns]]\nname = "grade"\nkind = "categorical"\ncategories = ["1", "2"]\nother = true\n'
         '[[columns]]\nname = "smoker"\nkind = "boolean"\n'
     )
-    report = files.check(written("code,grade,smoker,y\n5.0,2.0,1.0,0.0\n6,7.0,1,1\n"), declared)
+    report = check(written("code,grade,smoker,y\n5.0,2.0,1.0,0.0\n6,7.0,1,1\n"), declared)
     assert [(problem.row, problem.column) for problem in report.problems] == [(1, "code"), (1, "smoker"), (1, "y")]
     assert all("Without its .0 it is declared" in problem.message for problem in report.problems)
     noted = {(note.row, note.column): "Without its .0 it is declared" in note.message for note in report.notes}

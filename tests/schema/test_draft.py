@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.files.schema import Boolean, Categorical, NumberLabel, Numeric, Schema, files, require_reviewed
+from sottovoce.files.schema import Boolean, Categorical, NumberLabel, Numeric, Schema, require_reviewed
+from sottovoce.files.schema.check import check
 from sottovoce.files.schema.draft import draft
 from sottovoce.files.schema.round_numbers import bounds_around, edges_between
 
@@ -66,7 +67,7 @@ def test_missing_values_are_noticed(written):
     made = draft(written(text), "y").schema
     assert [column.missing for column in made.columns] == ["refuse", "indicator"]
     assert made.label.missing == "row"
-    assert files.check(written(text), made).fits
+    assert check(written(text), made).fits
 
 
 def test_a_label_of_numbers(written):
@@ -87,7 +88,7 @@ def test_parquet(tmp_path):
     assert flag.missing == "indicator"
     assert {"columns.flag.kind", "columns.flag.missing"} & set(made.unreviewed) == {"columns.flag.missing"}
     assert (x.bounds[0], x.bounds[1], x.missing) == (0.5, 3.0, "indicator")
-    assert files.check(path, made).fits
+    assert check(path, made).fits
 
 
 WRONG = {
@@ -145,6 +146,6 @@ def test_a_file_fits_its_own_draft(written, rows, bins):
         return
     read = Schema.loads(made.text())
     assert read == made.schema
-    report = files.check(path, read)
+    report = check(path, read)
     assert report.fits, report.problems
     assert not any(count.finding.name in ("CLIPPED", "OTHER") for count in report.counts)

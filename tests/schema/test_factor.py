@@ -7,6 +7,7 @@ import pytest
 
 from sottovoce.errors import InputError
 from sottovoce.files.schema import Factor, Schema, files
+from sottovoce.files.schema.check import check
 from sottovoce.files.schema.findings import Finding
 from sottovoce.files.schema.inference import obstacles
 from sottovoce.settings import plain
@@ -72,7 +73,7 @@ def test_what_is_no_weight_is_refused_by_row_and_not_quoted(written, cell, findi
     with pytest.raises(InputError, match=r"Expected a number above 0 and at most 4 in row 2, column 'w'") as caught:
         files.encode(path, WEIGHED)
     assert "4.01" not in str(caught.value)
-    report = files.check(path, WEIGHED)
+    report = check(path, WEIGHED)
     assert not report.fits
     assert [problem.finding for problem in report.problems] == [Finding[finding]]
     assert (report.rows, report.used) == (2, 1)
@@ -82,7 +83,7 @@ def test_a_column_that_is_not_there_is_named(written):
     path = written("age,ill\n1,no\n")
     with pytest.raises(InputError, match="Expected a column 'w'"):
         files.encode(path, WEIGHED)
-    assert any(one.column == "w" and one.finding == Finding.NO_COLUMN for one in files.check(path, WEIGHED).problems)
+    assert any(one.column == "w" and one.finding == Finding.NO_COLUMN for one in check(path, WEIGHED).problems)
 
 
 def test_a_bound_is_one_number_however_it_is_written():

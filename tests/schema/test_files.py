@@ -11,6 +11,7 @@ import pytest
 from schema.samples import FILE, HEADER, ROWS
 from sottovoce.errors import InputError
 from sottovoce.files.schema import files, reading
+from sottovoce.files.schema.check import check
 from sottovoce.files.schema.draft import draft
 
 HARMLESS = {
@@ -31,7 +32,7 @@ def test_harmless(written, schema, text):
     data, plain = files.encode(written(text), schema), files.encode(written(FILE, "plain.csv"), schema)
     assert (data.features != plain.features).nnz == 0
     np.testing.assert_array_equal(data.labels, plain.labels)
-    assert files.check(written(text), schema).fits
+    assert check(written(text), schema).fits
 
 
 def swapped(row, old, new):
@@ -84,7 +85,7 @@ def test_refused_by_name(written, schema, content, told):
     with pytest.raises(InputError, match=hidden) as caught:
         files.encode(path, schema)
     if told != hidden:  # only who asks what is wrong with a file is shown what it holds
-        assert re.search(told, files.check(path, schema).problems[0].message)
+        assert re.search(told, check(path, schema).problems[0].message)
     assert "rows.csv" in str(caught.value)
     assert len(str(caught.value)) < 800
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
@@ -120,7 +121,7 @@ def test_a_giant_field_is_shown_in_short(written, schema):
     with pytest.raises(InputError, match="row 1, column 'outcome', got a private value, not shown here") as caught:
         files.encode(path, schema)
     assert "zzz" not in str(caught.value)
-    (problem,) = files.check(path, schema).problems
+    (problem,) = check(path, schema).problems
     assert "row 1, column 'outcome', got 'zzz" in problem.message
     assert len(problem.message) < 800
 

@@ -15,6 +15,7 @@ import pytest
 from schema.samples import FILE, HEADER, ROWS
 from sottovoce.errors import InputError
 from sottovoce.files.schema import FileForm, Schema, files
+from sottovoce.files.schema.check import check
 from sottovoce.files.schema.draft import draft
 from sottovoce.files.schema.sniffing import sniff
 
@@ -49,7 +50,7 @@ def same(data, other):
 def test_packed_files_read_as_plain_ones(written, schema, content, name):
     path = written(content, name)
     same(files.encode(path, schema), files.encode(written(FILE, "plain.csv"), schema))
-    assert files.check(path, schema).fits
+    assert check(path, schema).fits
     assert draft(path, "outcome").schema.label.column == "outcome"
 
 
@@ -68,7 +69,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("content", "told"), BROKEN.values(), ids=BROKEN.keys())
 def test_what_cannot_be_unpacked_is_refused(written, schema, content, told):
-    for act in (lambda p: files.encode(p, schema), lambda p: files.check(p, schema), lambda p: draft(p, "outcome")):
+    for act in (lambda p: files.encode(p, schema), lambda p: check(p, schema), lambda p: draft(p, "outcome")):
         with pytest.raises(InputError, match=told) as caught:
             act(written(content))
         assert "\n" not in str(caught.value)
@@ -80,7 +81,7 @@ def test_delimiters_are_found_out_and_remembered(written, schema, sign):
     made = draft(path, "outcome").schema
     assert made.file == FileForm(sign)
     assert Schema.loads(made.dumps()) == made
-    assert files.check(path, made).fits
+    assert check(path, made).fits
     told = replace(schema, file=FileForm(sign))
     same(files.encode(path, told), files.encode(written(FILE, "plain.csv"), schema))
     assert told.digest() == schema.digest()
@@ -116,7 +117,7 @@ def test_a_file_without_a_header(written, schema):
     path, plain = written("\n".join(ROWS) + "\n"), written(FILE, "plain.csv")
     told = replace(schema, file=FileForm(names=names))
     same(files.encode(path, told), files.encode(plain, schema))
-    assert files.check(path, told).rows == len(ROWS)
+    assert check(path, told).rows == len(ROWS)
     assert Schema.loads(told.dumps()) == told
     with pytest.raises(InputError, match="If that is no header but a row, say the names of the columns"):
         files.encode(path, schema)
@@ -126,7 +127,7 @@ def test_a_file_without_a_header(written, schema):
         files.encode(written(ROWS[0] + "\n" + ROWS[1].replace("25", "x", 1)), told)
     with pytest.raises(InputError, match=r"7 fields in row 1 of file=.*file.names of the schema, got 3"):
         files.encode(written("1,2,3\n"), told)
-    problems = files.check(written(ROWS[0] + "\n1,2\n"), told).problems
+    problems = check(written(ROWS[0] + "\n1,2\n"), told).problems
     assert [problem.row for problem in problems] == [2]
     path = written("\n".join(ROWS) + "\n")
     made = draft(path, "column7", form=sniff(path, header=False)).schema
@@ -155,7 +156,7 @@ def test_words_for_no_value(written, schema, word):
         files.encode(written(text), schema)
     made = draft(written(text), "outcome").schema
     assert made.columns[0].missing == "indicator"
-    assert files.check(written(text), made).fits
+    assert check(written(text), made).fits
 
 
 def test_an_open_quote_in_a_column_that_is_not_used(written, schema):
@@ -163,11 +164,11 @@ def test_an_open_quote_in_a_column_that_is_not_used(written, schema):
     files.encode(written(noted), schema)
     cut = noted.replace("25,10,99.5,south,B,no,well,note", '25,10,99.5,south,B,no,well,"note')
     for text in (cut, cut + "\n", cut + "\n\n"):
-        for act in (files.encode, files.check):
+        for act in (files.encode, check):
             with pytest.raises(InputError, match=r"quotes that are closed in file=.*Close it, or delete it"):
                 act(written(text), schema)
     closed = noted + '\n50,0,130,north,A,yes,ill,"a note\nof two lines"\n'
-    assert files.check(written(closed), schema).rows == 6
+    assert check(written(closed), schema).rows == 6
 
 
 DATED = """
@@ -218,7 +219,7 @@ def test_drafted_dates(written):
     text = "when,y\n" + "".join(f"{1 + i % 28}.{1 + i % 12}.{1950 + i % 50},{'ab'[i % 2]}\n" for i in range(300))
     (when,) = draft(written(text), "y").schema.columns
     assert (when.kind(), when.order) == ("age", "dmy")
-    assert files.check(written(text), draft(written(text), "y").schema).fits
+    assert check(written(text), draft(written(text), "y").schema).fits
     assert "columns.when.order" in draft(written(text), "y").schema.unreviewed
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schema.samples import FILE, SCHEMA
 from sottovoce.errors import InputError
 from sottovoce.files.schema import Schema, files
+from sottovoce.files.schema.check import check
 from sottovoce.files.schema.draft import draft
 from sottovoce.settings import plain
 
@@ -35,7 +36,7 @@ def survives(act, *arguments):
 def each_way(path, schema):
     before = path.read_bytes()
     # Encoding works if and only if the check finds nothing to refuse and a row to use.
-    usable = survives(files.check, path, schema) and (report := files.check(path, schema)).fits and report.used > 0
+    usable = survives(check, path, schema) and (report := check(path, schema)).fits and report.used > 0
     assert survives(files.encode, path, schema) == usable
     survives(lambda: list(files.encode_features(path, schema)))
     survives(files.encode_by_site, path, schema, "site")

@@ -13,6 +13,7 @@ from schema.samples import FILE, SCHEMA
 from sottovoce.errors import InputError
 from sottovoce.files.models import Model
 from sottovoce.files.schema import Person, Schema, files
+from sottovoce.files.schema.check import check
 from sottovoce.files.schema.findings import Finding
 from sottovoce.privacy import ROW, Unit
 from sottovoce.problem import graphs, people
@@ -207,25 +208,25 @@ def test_a_person_in_latin_1_is_told_from_none(tmp_path):
         InputError, match=r"a person as UTF-8 text in row 2, column 'patient' .* Save the file as UTF-8"
     ):
         files.encode(path, named())
-    (problem,) = files.check(path, named()).problems
+    (problem,) = check(path, named()).problems
     assert (problem.row, problem.finding) == (2, Finding.NOT_TEXT)
     assert "got other bytes, as of Latin-1" in problem.message
     path.write_bytes(table("ann,10,no,x", ",20,no,x").encode())
-    (problem,) = files.check(path, named()).problems
+    (problem,) = check(path, named()).problems
     assert problem.message == "Expected a person in row 2, column 'patient', got none. Fill it in."
 
 
 def test_a_check_tells_of_people(written):
-    report = files.check(written(table(*ROWS, ",70,no,x")), named())
+    report = check(written(table(*ROWS, ",70,no,x")), named())
     assert not report.fits
     found = {(problem.finding, problem.row) for problem in report.problems}
     assert found == {(Finding.SURPLUS, 4), (Finding.SURPLUS, 6), (Finding.MISSING, 7)}
     assert report.unused_columns == ("clinic",)
-    report = files.check(written(table(*ROWS)), named(surplus="drop"))
+    report = check(written(table(*ROWS)), named(surplus="drop"))
     assert report.fits
     assert report.used == 4
     assert {(note.finding, note.row) for note in report.notes} == {(Finding.CUT, 4), (Finding.CUT, 6)}
-    report = files.check(written("age,ill\n1,no\n"), named())
+    report = check(written("age,ill\n1,no\n"), named())
     assert [problem.finding for problem in report.problems] == [Finding.NO_COLUMN]
 
 

@@ -94,7 +94,7 @@ def check(
     Rows count from 1 below the header. The exit code is 0 if the file fits and 1 if it does not.
     """
     from sottovoce.files.schema import Schema
-    from sottovoce.files.schema.files import check as compare
+    from sottovoce.files.schema.check import check as compare
 
     agreed = Schema.load(schema)
     report = compare(file, agreed.separated(delimiter))

@@ -4,8 +4,8 @@ An agreement is a TOML file (`toml_file`) that every site reads, and countersign
 is the SHA-256 of a canonical encoding of its content (`canonical`). So comments, spaces and the order of keys do not
 matter, and everything else does. Every message of a run carries the digest.
 
-A site's noise and steps follow from agreed numbers alone: `public_oracle` gives them without any data. What an agreement
-is refused for as a whole is in `checks`.
+A site's noise and steps follow from agreed numbers alone: `public_oracle` gives them without any data. What an
+agreement is refused for as a whole is in `checks`.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """The public schema of a private file, and what follows from it.
 
-`sottovoce.files.schema.files` encodes and checks CSV and Parquet files. It needs pyarrow, so it is not imported here.
+`files` encodes CSV and Parquet files, `check` reports what does not fit. They need pyarrow, so they are not imported
+here.
 """
 
 from sottovoce.files.schema.column import Column

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from sottovoce.arrays import Ints, Texts
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
@@ -60,4 +61,18 @@ class Person:
         found: Findings = np.full(len(cells), Finding.FITS, dtype=np.uint8)
         found[cells.missing()] = Finding.MISSING
         found[cells.unreadable()] = Finding.NOT_TEXT
+        return found
+
+
+class PersonNumbers:
+    """Numbers the names of people from 0, across all chunks of a file."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, texts: Texts) -> Ints:
+        """The number of each name; equal names have equal numbers."""
+        names, places = np.unique(texts, return_inverse=True)
+        numbers = [self._known.setdefault(str(name), len(self._known)) for name in names]
+        found: Ints = np.array(numbers, dtype=np.int64)[places.reshape(-1)]
         return found
