@@ -8,6 +8,7 @@ import pytest
 import sottovoce as sv
 from sottovoce.cli import main
 from sottovoce.simulation.network import NetworkModel, Trace
+from sottovoce.simulation.network_text import read_network
 
 EVEN = NetworkModel(latency=0.05, bandwidth=8e6, compute=0.1, overhead=200)
 S = (8 * 1000 + 200) * 8 / 8e6  # seconds of 1,000 numbers on a line
@@ -84,15 +85,15 @@ def test_queues_played_message_by_message(seed):
 
 
 def test_read(tmp_path):
-    assert NetworkModel.read("latency=50ms, bandwidth=10Mbit") == NetworkModel(0.05, 1e7)
-    assert NetworkModel.read("latency=1s,bandwidth=2Gbit,compute=3min,overhead=9") == NetworkModel(1.0, 2e9, 180.0, 9)
+    assert read_network("latency=50ms, bandwidth=10Mbit") == NetworkModel(0.05, 1e7)
+    assert read_network("latency=1s,bandwidth=2Gbit,compute=3min,overhead=9") == NetworkModel(1.0, 2e9, 180.0, 9)
     file = tmp_path / "lines.toml"
     file.write_text(
         'latency = "50ms"\nbandwidth = "10Mbit"\n\n[[sites]]\nnodes = [3, 1]\nspeed = 0.5\nbandwidth = "1Mbit"\n'
         "away = [[10, 20.5]]\n"
     )
     slow = Trace(0.5, 1e6, ((10.0, 20.5),))
-    assert NetworkModel.read(str(file)) == NetworkModel(0.05, 1e7, traces=((1, slow), (3, slow)))
+    assert read_network(str(file)) == NetworkModel(0.05, 1e7, traces=((1, slow), (3, slow)))
 
 
 @pytest.mark.parametrize(("text", "words"), [
@@ -108,7 +109,7 @@ def test_read(tmp_path):
 ])  # fmt: skip
 def test_refused(text, words):
     with pytest.raises(sv.InputError) as error:
-        NetworkModel.read(text)
+        read_network(text)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -116,7 +117,7 @@ def test_refused(text, words):
 @pytest.mark.parametrize("text", ["x", "²", "٣", "-1", "1e3", "1_0", "", "9" * 5000])
 def test_an_overhead_that_is_no_number_of_bytes(text):
     with pytest.raises(sv.InputError, match=f"whole number of bytes for overhead, .* got '{text[:40]}'"):
-        NetworkModel.read(f"latency=50ms,bandwidth=1Mbit,overhead={text}")
+        read_network(f"latency=50ms,bandwidth=1Mbit,overhead={text}")
 
 
 @pytest.mark.parametrize(("traces", "words"), [

@@ -218,13 +218,13 @@ def _promise(trained: "Trained") -> "list[Words | str]":
 def _on_lines(trained: "Trained") -> str:
     """A sentence on the seconds of all rounds on the stated network, and of those until the loss is near its last."""
     from sottovoce.numerals import counted
-    from sottovoce.simulation.network import NetworkModel
+    from sottovoce.simulation.network_text import read_network
 
     assert trained.config.network is not None
     last = trained.timed[-1]
     near = next(line for line in trained.timed if line.risk <= last.risk * (1 + _NEAR))
     return (
-        f"On a network of {NetworkModel.read(trained.config.network).words}: {counted(last.round, 'round')} take "
+        f"On a network of {read_network(trained.config.network).words}: {counted(last.round, 'round')} take "
         f"{last.seconds:.3g} s, and the loss of the consensus is within {100 * _NEAR:g} % of its last after "
         f"{near.seconds:.3g} s (round {near.round})."
     )

@@ -18,7 +18,7 @@ from sottovoce.settings import check_choice
 from sottovoce.simulation.devices import DeviceName, Precision
 from sottovoce.simulation.engine import refuse_seed
 from sottovoce.simulation.exchange import EngineName
-from sottovoce.simulation.network import NetworkModel
+from sottovoce.simulation.network_text import read_network
 
 if TYPE_CHECKING:
     from sottovoce.studies.config import TrainConfig
@@ -61,7 +61,7 @@ def check(config: "TrainConfig") -> None:
         raise InputError("Expected --partition-column with --partition column, got none. Name an attribute: sex.")
     partition_of(config)
     if config.network is not None:
-        NetworkModel.read(config.network)
+        read_network(config.network)
     _ = config.method  # refuses what the algorithm refuses
 
 

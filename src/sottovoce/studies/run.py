@@ -27,7 +27,7 @@ from sottovoce.simulation.engine import Charge, Progress, Result, Solved, solve
 from sottovoce.simulation.exchange import EngineName
 from sottovoce.simulation.history import by_node
 from sottovoce.simulation.mpi import joined
-from sottovoce.simulation.network import NetworkModel
+from sottovoce.simulation.network_text import read_network
 from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum, same_optimum
 from sottovoce.studies.build import Tell, bind
 from sottovoce.studies.config import TrainConfig
@@ -111,7 +111,7 @@ class Trained:
         """When every recorded round would be over on the network that was stated; empty if none was."""
         if self.config.network is None:
             return ()
-        network, history = NetworkModel.read(self.config.network), self.result.history
+        network, history = read_network(self.config.network), self.result.history
         ends = network.ends(self.problem.graph, self.problem.counts, self.result.numbers)
         by_round = {
             int(k): (float(ends[int(k) - 1]), *(float(history[name][history["round"] == k].mean()) for name in _TIMED))
@@ -269,7 +269,7 @@ def train(
     if spread:
         algorithm = joined().bcast(algorithm, root=0)
     if config.network is not None:
-        NetworkModel.read(config.network).expect_nodes(problem.graph.n)
+        read_network(config.network).expect_nodes(problem.graph.n)
     chosen, notices = config.resolved(algorithm), _notices(problem, algorithm, force)
     if tell is not None:
         for notice in notices:
