@@ -40,7 +40,7 @@ def test_every_algorithm_of_the_library_has_a_line_and_every_line_an_algorithm()
     assert len(there) == len(REGISTRY) + 1 >= 13
 
 
-@pytest.mark.parametrize("at", ["ipadmn.IPADMM", "ipadmm.IPADMN", "ipadmm", "ipadmm.State", "ipadmm.math"])
+@pytest.mark.parametrize("at", ["ipadmn.IPADMM", "ipadmm.IPADMN", "ipadmm", "ipadmm.IPADMMState", "ipadmm.math"])
 def test_a_line_that_leads_nowhere_is_refused_by_name(at):
     line = Entry(at=at, label="Odd", colour="#000000", group="beyond", grid={"rounds": (1,)})
     with pytest.raises(InputError, match=f"a file in sottovoce/algorithms, a dot, .* got at='{at}'"):

@@ -20,7 +20,7 @@ from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.graphs import Inbox
 
 
-class State(NamedTuple):
+class ADMMState(NamedTuple):
     """What the next round needs."""
 
     w: Array  # (nodes, d, runs) last model, w^k
@@ -31,7 +31,7 @@ class State(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ADMM(Algorithm[State]):
+class ADMM(Algorithm[ADMMState]):
     """Non-private decentralised ADMM.
 
     Args:
@@ -44,23 +44,23 @@ class ADMM(Algorithm[State]):
         super().__post_init__()
         expect(0 < self.tolerance < 1, "0 < tolerance < 1", tolerance=self.tolerance)
 
-    def start(self, site: Oracle, runs: int) -> State:
+    def start(self, site: Oracle, runs: int) -> ADMMState:
         """Zero models and duals."""
-        return State(*(site.zeros(runs) for _ in State._fields))
+        return ADMMState(*(site.zeros(runs) for _ in ADMMState._fields))
 
-    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:  # noqa: ARG002
+    def release(self, k: int, state: ADMMState, site: Oracle, noise: Noise) -> tuple[Array, ADMMState]:  # noqa: ARG002
         """The exact local argmin; the message is the model itself."""
         s = state
         pull = 2 * s.gamma + self.rho * (s.heard + site.degree * s.w)
         w = site.argmin(pull, 2 * self.rho * site.degree, start=s.w, tolerance=self.tolerance)
         return w, s._replace(w=w, total=s.total + w)
 
-    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: ADMMState, site: Oracle, inbox: Inbox) -> ADMMState:  # noqa: ARG002
         """The dual step, with the sum of the neighbours' models."""
         s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
 
-    def outputs(self, k: int, state: State) -> Outputs:
+    def outputs(self, k: int, state: ADMMState) -> Outputs:
         """The average of all models so far, and the last."""
         return Outputs(average=state.total / k, last=state.w)
 

@@ -31,7 +31,7 @@ from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.problem.graphs import Inbox
 
 
-class State(NamedTuple):
+class AveragedGDState(NamedTuple):
     """What the next round needs."""
 
     w: Array  # (nodes, d, runs) the common model, or between the two halves of a round the one just sent
@@ -39,7 +39,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AveragedGD(Stepping[State]):
+class AveragedGD(Stepping[AveragedGDState]):
     """Gradient descent on the average of noisy gradients, on a complete graph."""
 
     unpublished: ClassVar[str | None] = "it is a bounding line, not a published algorithm."
@@ -50,7 +50,7 @@ class AveragedGD(Stepping[State]):
     def local_sigma(self, site: Oracle) -> float:
         """The noise that a node adds, over the sensitivity of its gradient."""
 
-    def start(self, site: Oracle, runs: int) -> State:
+    def start(self, site: Oracle, runs: int) -> AveragedGDState:
         """Zero models. Refuses graphs that are not complete, and oracles of a part of the nodes."""
         name = type(self).__name__
         # The common step is read off all nodes' public numbers.
@@ -61,9 +61,9 @@ class AveragedGD(Stepping[State]):
             n=site.n,
         )
         refuse_incomplete(site, name)
-        return State(*(site.zeros(runs) for _ in State._fields))
+        return AveragedGDState(*(site.zeros(runs) for _ in AveragedGDState._fields))
 
-    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+    def release(self, k: int, state: AveragedGDState, site: Oracle, noise: Noise) -> tuple[Array, AveragedGDState]:
         """One noisy gradient step; the message is the model."""
         s, zero = state, np.zeros_like(state.w)
         steps = Steps(
@@ -72,12 +72,12 @@ class AveragedGD(Stepping[State]):
         v = site.noisy_steps(s.w, steps).last
         return v, s._replace(w=v)
 
-    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: AveragedGDState, site: Oracle, inbox: Inbox) -> AveragedGDState:  # noqa: ARG002
         """The average. Models are averaged, not gradients: rounding then cannot drive the nodes apart."""
         w = (state.w + inbox.neighbours()) / site.n
-        return State(w=w, total=state.total + w)
+        return AveragedGDState(w=w, total=state.total + w)
 
-    def outputs(self, k: int, state: State) -> Outputs:
+    def outputs(self, k: int, state: AveragedGDState) -> Outputs:
         """The average of the models so far, and the last."""
         return Outputs(average=state.total / k, last=state.w)
 

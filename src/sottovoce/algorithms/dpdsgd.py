@@ -26,7 +26,7 @@ from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.problem.graphs import Inbox
 
 
-class State(NamedTuple):
+class DPDSGDState(NamedTuple):
     """What the next round needs. All of it is a function of what was sent."""
 
     w: Array  # (nodes, d, runs) model: mixed, or between the two halves of a round the one just sent
@@ -35,7 +35,7 @@ class State(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class DPDSGD(Stepping[State]):
+class DPDSGD(Stepping[DPDSGDState]):
     """Decentralised gradient descent with noisy gradients.
 
     Args:
@@ -57,7 +57,7 @@ class DPDSGD(Stepping[State]):
                 "weighs more, which takes the weights back. Use an ADMM such as IPADMM."
             )
 
-    def start(self, site: Oracle, runs: int) -> State:
+    def start(self, site: Oracle, runs: int) -> DPDSGDState:
         """Zero models. Refuses a `largest_degree` below that of the nodes here."""
         if self.largest_degree is None:
             expect(
@@ -69,26 +69,26 @@ class DPDSGD(Stepping[State]):
         else:
             least = int(site.degrees.max())
             expect(self.largest_degree >= least, f"largest_degree >= {least}", largest_degree=self.largest_degree)
-        return State(*(site.zeros(runs) for _ in State._fields))
+        return DPDSGDState(*(site.zeros(runs) for _ in DPDSGDState._fields))
 
-    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+    def release(self, k: int, state: DPDSGDState, site: Oracle, noise: Noise) -> tuple[Array, DPDSGDState]:
         """One noisy gradient step; the message is the model."""
         s, zero = state, np.zeros_like(state.w)
         steps = Steps(k, zero, 0 * site.degree, self.eta(k, site)[None], self.sigma(site), noise, tight=self.tight)
         v = site.noisy_steps(s.w, steps).last
         return v, s._replace(w=v)
 
-    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: DPDSGDState, site: Oracle, inbox: Inbox) -> DPDSGDState:  # noqa: ARG002
         """Mix with the neighbours' models."""
         largest = int(site.network.degrees.max()) if self.largest_degree is None else self.largest_degree
         w = state.w - 1 / (1 + largest) * (site.degree * state.w - inbox.neighbours())
-        return State(w=w, total=state.total + w)
+        return DPDSGDState(w=w, total=state.total + w)
 
-    def without(self, state: State, gone: Array) -> State:  # noqa: ARG002
+    def without(self, state: DPDSGDState, gone: Array) -> DPDSGDState:  # noqa: ARG002
         """There is no dual to mend: what was mixed in fades with the steps, and mixing keeps the sum of those left."""
         return state
 
-    def outputs(self, k: int, state: State) -> Outputs:
+    def outputs(self, k: int, state: DPDSGDState) -> Outputs:
         """The average of the mixed models so far, and the last."""
         return Outputs(average=state.total / k, last=state.w)
 

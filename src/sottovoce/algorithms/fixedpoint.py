@@ -33,7 +33,7 @@ from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.graphs import Inbox
 
 
-class State(NamedTuple):
+class FixedPointState(NamedTuple):
     """What the next round needs. All of it is a function of what was sent."""
 
     u: Array  # (nodes, d, runs) own variable, as sent
@@ -43,7 +43,7 @@ class State(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class FixedPoint(Rival[State]):
+class FixedPoint(Rival[FixedPointState]):
     """Noisy fixed-point iteration on a complete graph.
 
     Args:
@@ -65,13 +65,13 @@ class FixedPoint(Rival[State]):
         expect(0 < self.relaxation <= 1, "0 < relaxation <= 1", relaxation=self.relaxation)
         expect(self.step is None or 0 < self.step < math.inf, "step > 0", step=self.step)
 
-    def start(self, site: Oracle, runs: int) -> State:
+    def start(self, site: Oracle, runs: int) -> FixedPointState:
         """Zero models. Refuses graphs that are not complete, and oracles without an argmin."""
         refuse_incomplete(site, "FixedPoint")
         expect_argmin(site, lambda: 0 * site.degree + self.pull(site), TOLERANCE)
-        return State(*(site.zeros(runs) for _ in State._fields))
+        return FixedPointState(*(site.zeros(runs) for _ in FixedPointState._fields))
 
-    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+    def release(self, k: int, state: FixedPointState, site: Oracle, noise: Noise) -> tuple[Array, FixedPointState]:
         """The proximal map plus noise; the message is u_i."""
         s, pull = state, self.pull(site)
         # The curvature is the same at all nodes, but the oracle wants it for each.
@@ -81,12 +81,12 @@ class FixedPoint(Rival[State]):
         u = s.u + 2 * self.relaxation * (x - s.z)
         return u, s._replace(u=u)
 
-    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: FixedPointState, site: Oracle, inbox: Inbox) -> FixedPointState:  # noqa: ARG002
         """The mean of all."""
         z = (state.u + inbox.neighbours()) / site.n
         return state._replace(z=z, total=state.total + z)
 
-    def outputs(self, k: int, state: State) -> Outputs:
+    def outputs(self, k: int, state: FixedPointState) -> Outputs:
         """The average of the means so far, and the last mean."""
         return Outputs(average=state.total / k, last=state.z)
 

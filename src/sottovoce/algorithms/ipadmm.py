@@ -52,7 +52,7 @@ Schedule: TypeAlias = Literal["paper", "monotone", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 
-class State(NamedTuple):
+class IPADMMState(NamedTuple):
     """What the next round needs."""
 
     w: Array  # (nodes, d, runs) last inner iterate, w~^{k,l}; never leaves the site
@@ -64,7 +64,7 @@ class State(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class IPADMM(PrivateAlgorithm[State]):
+class IPADMM(PrivateAlgorithm[IPADMMState]):
     """The paper's algorithm.
 
     Args:
@@ -109,11 +109,11 @@ class IPADMM(PrivateAlgorithm[State]):
         expect(self.radius is None or 0 < self.radius < math.inf, "radius > 0", radius=self.radius)
         check_sensitivity(self.sensitivity)
 
-    def start(self, site: Oracle, runs: int) -> State:
+    def start(self, site: Oracle, runs: int) -> IPADMMState:
         """Zero models and duals."""
-        return State(*(site.zeros(runs) for _ in State._fields))
+        return IPADMMState(*(site.zeros(runs) for _ in IPADMMState._fields))
 
-    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+    def release(self, k: int, state: IPADMMState, site: Oracle, noise: Noise) -> tuple[Array, IPADMMState]:
         """l noisy steps; the message is their mean."""
         s = state
         steps = Steps(
@@ -130,16 +130,16 @@ class IPADMM(PrivateAlgorithm[State]):
         inner = site.noisy_steps(s.w, steps)
         return inner.mean, s._replace(w=inner.last, w_bar=inner.mean, total=s.total + inner.total)
 
-    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: IPADMMState, site: Oracle, inbox: Inbox) -> IPADMMState:  # noqa: ARG002
         """The dual step, with the sum of the neighbours' broadcasts."""
         s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w_bar - heard))
 
-    def without(self, state: State, gone: Array) -> State:
+    def without(self, state: IPADMMState, gone: Array) -> IPADMMState:
         """The dual has moved by -(rho / 2) `gone` along that edge: take it back."""
         return state._replace(gamma=state.gamma + self.rho / 2 * gone)
 
-    def outputs(self, k: int, state: State) -> Outputs:
+    def outputs(self, k: int, state: IPADMMState) -> Outputs:
         """The theorem's average over all inner iterates but the last, and the last broadcast."""
         return Outputs(average=state.total / (k * self.local_steps), last=state.w_bar)
 

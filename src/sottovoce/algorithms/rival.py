@@ -13,11 +13,11 @@ The papers were not at hand in full. Each rival's file says what of its definiti
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.base import Outputs, PrivateAlgorithm, State
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
 from sottovoce.oracle.plain import Oracle
@@ -46,8 +46,6 @@ TOLERANCE = 1e-10
 ROUNDED, KINK = 4e-15, 1e-13
 # A sum of pure epsilons may miss its target by rounding: stay this much below.
 ROUNDING = 1e-9
-
-State = TypeVar("State", bound=tuple[Array, ...])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,18 +11,16 @@ sensitivity, with `sensitivity="tight"` too: steps are fixed beforehand, and the
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
+from sottovoce.algorithms.base import State
 from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, common_scale
 from sottovoce.algorithms.rival import Rival
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.oracle.kernels.spread import Sensitivity, check_sensitivity
 from sottovoce.oracle.plain import Oracle, note_on_tight
-
-State = TypeVar("State", bound=tuple[Array, ...])
 
 
 @dataclass(frozen=True, kw_only=True)

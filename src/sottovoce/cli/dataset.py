@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 
-class Part(StrEnum):
+class DatasetPart(StrEnum):
     """Rows to write: those of UCI's training part, of its test part, or all."""
 
     train = "train"
@@ -24,7 +24,7 @@ class Name(StrEnum):
 def dataset(
     name: Annotated[Name, typer.Argument(help="Which data set.")],
     out: Annotated[Path, typer.Option(help="CSV file to write; it must not exist yet. - is standard output.")],
-    part: Annotated[Part, typer.Option(help="Which rows.")] = Part.all,
+    part: Annotated[DatasetPart, typer.Option(help="Which rows.")] = DatasetPart.all,
 ) -> None:
     """Write a public data set as the CSV file that a site might hold."""
     from sottovoce.files.datasets.adult_csv import write_csv

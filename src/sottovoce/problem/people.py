@@ -7,15 +7,13 @@ counts, so only the holder of the rows may see them: they happen where rows are 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sottovoce.arrays import Ints
+from sottovoce.arrays import Bools, Ints
 from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
     from sottovoce.privacy.unit import Unit  # importing its package takes long, and schemas need this module early
 
-Bools: TypeAlias = NDArray[np.bool_]
 Surplus: TypeAlias = Literal["refuse", "drop"]
 SURPLUS: tuple[Surplus, ...] = get_args(Surplus)
 # A sentence that the statement must include if a surplus may be dropped, whatever the rows are.

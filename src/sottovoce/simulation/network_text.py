@@ -56,7 +56,7 @@ class _Text:
 def _network(text: _Text) -> NetworkModel:
     traces = {
         node: Trace(
-            site.speed, None if site.bandwidth is None else quantity(site.bandwidth, _BITS, "10Mbit"), site.away
+            site.speed, None if site.bandwidth is None else _quantity(site.bandwidth, _BITS, "10Mbit"), site.away
         )
         for site in text.sites
         for node in site.nodes
@@ -64,12 +64,12 @@ def _network(text: _Text) -> NetworkModel:
     named = sum(len(site.nodes) for site in text.sites)
     expect(len(traces) == named, "every node in one table of sites at most", nodes=named)
     return NetworkModel(
-        quantity(text.latency, _SECONDS, "50ms"), quantity(text.bandwidth, _BITS, "10Mbit"),
-        quantity(text.compute, _SECONDS, "20ms"), text.overhead, tuple(sorted(traces.items())),
+        _quantity(text.latency, _SECONDS, "50ms"), _quantity(text.bandwidth, _BITS, "10Mbit"),
+        _quantity(text.compute, _SECONDS, "20ms"), text.overhead, tuple(sorted(traces.items())),
     )  # fmt: skip
 
 
-def quantity(text: str, units: dict[str, float], example: str) -> float:
+def _quantity(text: str, units: dict[str, float], example: str) -> float:
     """The quantity of a text such as 50ms or 10Mbit, in seconds or bits; refused without a known unit."""
     found = _QUANTITY.match(text)
     if found is None or found[2] not in units:

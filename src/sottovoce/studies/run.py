@@ -32,7 +32,7 @@ from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled
 from sottovoce.studies.build import Tell, bind
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
-from sottovoce.studies.scores import Scores, scores_of, with_figures
+from sottovoce.studies.scores import RunScores, scores_of, with_figures
 from sottovoce.tally import PrivateEvaluation
 
 YARDSTICK_SECONDS = 60.0  # that a comparison without privacy may take
@@ -73,9 +73,9 @@ class Trained:
 
     config: TrainConfig
     solved: Solved
-    learnt: Scores
+    learnt: RunScores
     seconds: float  # in all; `result.seconds` is the simulation alone
-    tested: Scores | None = None  # on the test rows, if there are any
+    tested: RunScores | None = None  # on the test rows, if there are any
     optimum: float | None = None  # mean loss of the pooled, non-private model on the rows learnt from
     unfinished: str | None = None  # that it was interrupted, and where
     notices: tuple[str, ...] = ()  # warnings about the settings, and what was given up

@@ -20,7 +20,7 @@ SITE = "site"  # the output that a real site would end with, where it is not the
 
 
 @dataclass(frozen=True)
-class Scores:
+class RunScores:
     """Scores of the models on some rows: by output, one entry per run.
 
     Args:
@@ -62,7 +62,7 @@ class Scores:
         }
 
 
-def scores_of(solved: Solved, columns: Mapping[str, Array], rows: Sites | Dataset) -> Scores:
+def scores_of(solved: Solved, columns: Mapping[str, Array], rows: Sites | Dataset) -> RunScores:
     """Scores from columns of a history, on these rows; the majority is that of the rows learnt from."""
     majority = None
     if not isinstance(solved.algorithm.loss.labels, Reals):
@@ -71,14 +71,14 @@ def scores_of(solved: Solved, columns: Mapping[str, Array], rows: Sites | Datase
         counts = np.bincount(places, sites.factors.weights)
         frequent = values[np.flatnonzero(counts == counts.max())[-1]]
         majority = figures.mean(rows.labels == frequent, rows.factors.weights)
-    return Scores(
+    return RunScores(
         risk={name: columns[f"risk_{name}"] for name in OUTPUTS},
         accuracy={name: columns[f"accuracy_{name}"] for name in OUTPUTS},
         majority=majority,
     )
 
 
-def with_figures(solved: Solved, scores: Scores, rows: Sites) -> Scores:
+def with_figures(solved: Solved, scores: RunScores, rows: Sites) -> RunScores:
     """The scores with AUC and the like added, and with those of the model that a real site would have."""
     answers, loss = solved.problem.answers, solved.algorithm.loss
     learnt, factors = solved.problem.sites.labels, rows.factors

@@ -13,7 +13,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 58, 12, 10, 34  # of a
 
 
 @final
-class Line(NamedTuple):
+class DrawnCurve(NamedTuple):
     """One curve of a chart: what it is, and its points as an SVG path."""
 
     label: str
@@ -33,7 +33,7 @@ class Tick(NamedTuple):
 class Chart(NamedTuple):
     """Curves over rounds, ready to be drawn."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[DrawnCurve, ...]
     rounds: tuple[Tick, ...]
     values: tuple[Tick, ...]
     words: str
@@ -73,7 +73,7 @@ def chart(series: Mapping[str, Mapping[int, float]], meant: str, text: Callable[
     for name, points in shown.items():
         thinned = _thin_out(list(points.items()))
         path = "M" + " L".join(f"{x} {y}" for x, y in (place(k, value) for k, value in thinned))
-        lines.append(Line(name, path, place(*thinned[-1])))
+        lines.append(DrawnCurve(name, path, place(*thinned[-1])))
     step = max(1, round(_steps(across)[1]))
     ticks = range(-(-low // step) * step, high + 1, step) or [low]
     newest = sorted(set(rounds), reverse=True)[:_MOST_ROWS]

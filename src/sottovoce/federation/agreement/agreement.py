@@ -44,7 +44,7 @@ MOST_ROWS, MOST_FEATURES = 10**8, 10**6
 # models stay far within a hundred diameters.
 LARGEST_RADIUS, DIAMETERS = 1e12, 100
 LONGEST_WAIT = 30 * 24 * 3600.0  # seconds
-Policy: TypeAlias = Literal["wait", "stop", "go-on"]
+PolicyName: TypeAlias = Literal["wait", "stop", "go-on"]
 _COMMITMENT = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -99,12 +99,14 @@ class LostNeighbour:
         go_on_after_round: with "go-on", the last round in which all sites are waited for without limit.
     """
 
-    policy: Policy = "wait"
+    policy: PolicyName = "wait"
     wait_seconds: float = 3600.0
     go_on_after_round: int | None = None
 
     def __post_init__(self) -> None:
-        expect(self.policy in get_args(Policy), f"policy among {', '.join(get_args(Policy))}", policy=self.policy)
+        expect(
+            self.policy in get_args(PolicyName), f"policy among {', '.join(get_args(PolicyName))}", policy=self.policy
+        )
         wait = f"0 < wait_seconds <= {LONGEST_WAIT:g}"
         expect(0 < self.wait_seconds <= LONGEST_WAIT, wait, wait_seconds=self.wait_seconds)
         expect(

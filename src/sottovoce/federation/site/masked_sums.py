@@ -26,7 +26,7 @@ from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Letter, Reply
 from sottovoce.federation.site.masks import Context, Masks, Parting, Past
 from sottovoce.federation.site.norm import norm_of
-from sottovoce.federation.site.part import Computed, Finished, Hearing, Outcome, Part, Process, Standing
+from sottovoce.federation.site.part import Computed, Finished, Hearing, Outcome, Process, SitePart, Standing
 from sottovoce.federation.site.snapshot import pack_arrays, unpack_arrays
 from sottovoce.federation.site.stops import DamagedError, ForkedError, SpoiledError
 from sottovoce.federation.site.summing import Summing, proposer
@@ -72,7 +72,7 @@ class AfterSum(Standing):
 
 
 @final
-class MaskedSums(Part):
+class MaskedSums(SitePart):
     """A site's part in a run of masked sums."""
 
     def check(self) -> None:

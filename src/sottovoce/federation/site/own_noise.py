@@ -18,7 +18,7 @@ from sottovoce.federation.site.letters import ModelWords
 from sottovoce.federation.site.mail import Letter
 from sottovoce.federation.site.masks import Parting
 from sottovoce.federation.site.norm import norm_of
-from sottovoce.federation.site.part import Computed, Finished, Outcome, Part, Process, Standing
+from sottovoce.federation.site.part import Computed, Finished, Outcome, Process, SitePart, Standing
 from sottovoce.federation.site.snapshot import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.stops import DivergedError
 from sottovoce.federation.site.witness import Witness
@@ -31,7 +31,7 @@ from sottovoce.problem.graphs import Inbox
 
 
 @final
-class OwnNoise(Part):
+class OwnNoise(SitePart):
     """A site's part in a run where every site sends noisy models to its neighbours."""
 
     @cached_property

@@ -116,7 +116,7 @@ class Process(Protocol):
         """Ask all neighbours, except those in `but`, what they last heard of this site; stop if it is news."""
 
 
-class Part(ABC):
+class SitePart(ABC):
     """One site's part in one run.
 
     Args:

@@ -3,7 +3,7 @@
     reserve in the ledger - compute - outbox - bind the message in the ledger - publish
         - collect the neighbours' messages - absorb - checkpoint
 
-With masked sums, one site first proposes the point of the sum, and the others use the same bits (`Part.prepare`).
+With masked sums, one site first proposes the point of the sum, and the others use the same bits (`SitePart.prepare`).
 
 Each step is on the disk before the next one begins, except a checkpoint, which is written with the next outbox. After a
 crash the last checkpoint is loaded. If the outbox holds the next round, the same bytes are sent, and the state that was

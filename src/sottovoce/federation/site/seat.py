@@ -24,7 +24,7 @@ from sottovoce.federation.site.journal import Commit, Journal, Owner
 from sottovoce.federation.site.masked_sums import MaskedSums
 from sottovoce.federation.site.masks import Turn, notices_digest
 from sottovoce.federation.site.own_noise import OwnNoise
-from sottovoce.federation.site.part import Part, Standing
+from sottovoce.federation.site.part import SitePart, Standing
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.transport.wire import digest_of
 from sottovoce.noise.secure import SecureNoise, require_secure
@@ -111,7 +111,7 @@ class Seat:
         return self.agreement.oracle_for(self.site, self.rows)
 
     @cached_property
-    def part(self) -> Part:
+    def part(self) -> SitePart:
         """The site's part in the run: with masked sums, or with noise of its own."""
         return MaskedSums(self) if self.agreement.algorithm.way.masked else OwnNoise(self)
 

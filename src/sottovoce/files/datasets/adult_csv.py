@@ -11,16 +11,16 @@ from sottovoce.files.datasets.adult import ATTRIBUTES, SHA256
 from sottovoce.files.datasets.packed import unpack
 from sottovoce.settings.disk import check_new, text_out
 
-Part: TypeAlias = Literal["train", "test", "all"]
+AdultPart: TypeAlias = Literal["train", "test", "all"]
 LABEL, CLASSES = "income", ("<=50K", ">50K")
 
 
-def write_csv(path: str | Path, part: Part) -> int:
+def write_csv(path: str | Path, part: AdultPart) -> int:
     """Write UCI's training rows (32,561), its test rows (16,281) or all of them; returns how many.
 
     Incomplete rows are kept. A file that exists is not overwritten; "-" is standard output.
     """
-    expect(part in get_args(Part), f"part among {', '.join(get_args(Part))}", part=part)
+    expect(part in get_args(AdultPart), f"part among {', '.join(get_args(AdultPart))}", part=part)
     check_new(Path(path))
     packed = unpack("adult.npz", SHA256)
     n, n_train = len(packed["age"]), packed["n_train"].item()
