@@ -3,7 +3,7 @@
 import math
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +52,7 @@ def bind(
         follows["delta"] = default_delta(rows)
         if explain is not None:
             explain(f"delta = {follows['delta']:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
-    algorithm = replace(algorithm, **follows) if follows else algorithm
-    bound = _with_plan(config, algorithm, problem, tell, explain) if planned else algorithm
+    bound = _with_plan(config, algorithm, follows, problem, tell, explain) if planned else replace(algorithm, **follows)
     bound = bound.bound_to(*problem.shape)
     if isinstance(bound, PrivateMethod) and len(bound.split) > 2 and tell is not None:
         parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
@@ -90,22 +89,24 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
 
 
 def _with_plan(
-    config: TrainConfig, algorithm: Method, problem: Problem, tell: Tell | None, explain: Tell | None
-) -> Method:
-    """The algorithm with what was not given chosen by the planner, from public numbers."""
+    config: TrainConfig, algorithm: Method, follows: Mapping[str, Any], problem: Problem, tell: Tell | None,
+    explain: Tell | None,
+) -> Method:  # fmt: skip
+    """The algorithm with `follows`, and with what was not given chosen by the planner, from public numbers."""
     # Packaged data sets are for the paper's experiments, where all sites count the same.
     planned = [name for name in PLANNED if config.data is not None or name != "weights"]
     open_ = [name for name in planned if getattr(config, name) is None]
     if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
-        return algorithm
+        return replace(algorithm, **follows) if follows else algorithm
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
     if config.batch_size is None:
         del given["batch_size"], given["sampling"]
     with _telling(tell, f"Planning {', '.join(open_)} from public numbers; this may take a minute ..."):
         found = plan(
             sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,
-            delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
-            data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given, unit=problem.unit,
+            delta=follows.get("delta", algorithm.delta), loss=follows.get("loss", algorithm.loss),
+            regulariser=algorithm.regulariser, lam=algorithm.lam, data_norm=problem.sites.data_norm,
+            max_grad_norm=algorithm.max_grad_norm, fixed=given, unit=problem.unit,
         )  # fmt: skip
     made = found.algorithm()
     if explain is not None:
