@@ -8,5 +8,6 @@
     trouble        absent (silent neighbours), stops (errors that end a run early)
     what it tells  events, watchers (who hears them), log, status
 
-Noise and prices are not set here: they come from the algorithm and from `sottovoce.privacy`.
+docs/how-to/masked-federation.md explains the words of masked sums. Noise and prices are not set here: they come from
+the algorithm and from `sottovoce.privacy`.
 """
