@@ -200,7 +200,12 @@ def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) 
     kept = graph.add("Where", missing, graph.constant(low), x)
     kept = graph.add("Max", graph.add("Min", kept, graph.constant(high)), graph.constant(low))
     if column.edges is not None:
-        place, value = _bin(graph, column, column.edges, kept, first)
+        # By the bin of the number, from tables: the reference has no feature.
+        places, values, _ = _encode(column, [repr(float(start)) for start in (column.bounds[0], *column.edges)])
+        passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(column.edges)])), "INT64")
+        number = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
+        tables = graph.constant(first + places.astype(np.int64), np.int64), graph.constant(values)
+        place, value = (graph.add("Gather", table, number) for table in tables)
     else:
         share = graph.add("Div", graph.add("Sub", kept, graph.constant(low)), graph.constant(high - low))
         twice, less = (1.0, 0.0) if column.scale == "unit" else (2.0, 1.0)
@@ -211,16 +216,6 @@ def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) 
     if found[0] < Finding.DROPPED:
         return _Entry(graph.flat(place), value, graph.add("Or", finite, missing))
     return _Entry(graph.flat(place), value, graph.add("And", finite, graph.add("Not", missing)))
-
-
-def _bin(graph: _Graph, column: Numeric, edges: Sequence[float], kept: str, first: int) -> tuple[str, str]:
-    """Place and value by the bin of a number within the bounds, from tables: the reference has no feature."""
-    place, value, _ = _encode(column, [repr(float(start)) for start in (column.bounds[0], *edges)])
-    passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(edges)])), "INT64")
-    number = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
-    tables = graph.constant(first + place.astype(np.int64), np.int64), graph.constant(value)
-    places, values = (graph.add("Gather", table, number) for table in tables)
-    return places, values
 
 
 def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Sequence[str], first: int) -> _Entry:
