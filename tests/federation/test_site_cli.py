@@ -30,7 +30,7 @@ from sottovoce.cli.exit_codes import EXIT_CODES, code_of, epilog
 from sottovoce.cli.site import files
 from sottovoce.cli.site import site as command
 from sottovoce.cli.site.site import site_run
-from sottovoce.cli.site.view import PlainLines, View
+from sottovoce.cli.site.view import LiveTable, PlainLines
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
@@ -530,7 +530,7 @@ def test_a_number_that_json_does_not_know_is_none(caplog):
 
 
 def test_the_table_shows_what_matters():
-    view, console = View(), Console(width=150, force_terminal=False)
+    view, console = LiveTable(), Console(width=150, force_terminal=False)
     with console.capture() as empty:
         console.print(view)
     assert "getting ready" in empty.get()

@@ -37,7 +37,7 @@ def watching_run(quiet: bool) -> Iterator[Watcher]:
     elif not console.is_terminal:
         yield PlainLines()
     else:
-        view = View()
+        view = LiveTable()
         with Live(view, console=console, refresh_per_second=4, transient=True):
             yield view
 
@@ -56,7 +56,7 @@ class _Clock:
 
 
 @final
-class View(Watcher):
+class LiveTable(Watcher):
     """Table of where the run is, drawn anew a few times a second."""
 
     def __init__(self) -> None:
