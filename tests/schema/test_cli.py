@@ -80,7 +80,7 @@ def test_show(cli, tmp_path):
 def test_draft_then_check(cli):
     code, out, err = cli("draft", "rows.csv", "--label", "outcome", "--bins", "4")
     assert (code, err) == (0, "")
-    assert "need a review before training" in out
+    assert "Review them before training: sottovoce schema review" in out
     assert Schema.load("schema.toml").unreviewed
     assert cli("check", "rows.csv")[0] == 0
 
@@ -108,7 +108,7 @@ def test_draft_onto_standard_output(cli):
     code, out, err = cli("draft", "rows.csv", "--label", "outcome", "--positive", "well", "--out", "-")
     assert (code, listing()) == (0, before)
     assert Schema.loads(out).classes == ("ill", "well")
-    assert "need a review before training" in err
+    assert "Review them before training: sottovoce schema review" in err
 
 
 def test_delimiters_as_people_type_them(cli, tmp_path):

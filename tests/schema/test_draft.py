@@ -25,17 +25,16 @@ def test_kinds_and_marks(written):
     made = draft(written(MIXED), "y")
     age, city, grade, smoker = made.schema.columns
     assert isinstance(age, Numeric)
-    assert (age.bounds, age.scale) == ((16.0, 76.0), "unit")
+    assert (age.bounds, age.scale) == ((0.0, 120.0), "unit")  # usual of an age
     assert isinstance(city, Categorical)
-    assert (city.categories, city.other) == (("Oslo", "Rome"), True)
+    assert (city.categories, city.other, city.reference) == (("Oslo", "Rome"), True, "Oslo")
     assert isinstance(grade, Categorical)
     assert grade.categories == ("0", "1", "2", "3")
     assert isinstance(smoker, Boolean)
     assert made.schema.classes == ("a", "b")
-    assert made.left_out["note"] == "it has no values"
-    assert made.left_out["id"].startswith("by its name it identifies rows or people")
+    assert made.left_out == {"id": "by its name it identifies rows", "note": "by its name it is free text"}
     assert set(made.schema.unreviewed) == {
-        "label.classes", "label.missing",
+        "label.classes", "label.positive", "label.missing",
         "columns.age.kind", "columns.age.bounds", "columns.age.missing",
         "columns.city.kind", "columns.city.categories", "columns.city.missing",
         "columns.grade.kind", "columns.grade.categories", "columns.grade.missing",
@@ -48,7 +47,7 @@ def test_the_text_is_the_schema_one_entry_a_line(written):
     assert Schema.loads(made.text()) == made.schema
     for entry in made.schema.unreviewed:
         assert f'    "{entry}",\n' in made.text()
-    assert "# Left out: 'id', by its name it identifies rows or people" in made.text()
+    assert "# Left out: 'id', by its name it identifies rows" in made.text()
     with pytest.raises(PrivacyError, match=r"label\.classes.*still marked as taken from a file"):
         require_reviewed(made.schema)
     reviewed = Schema.loads(re.sub(r"unreviewed = \[.*?\]", "unreviewed = []", made.text(), flags=re.DOTALL))
@@ -57,9 +56,17 @@ def test_the_text_is_the_schema_one_entry_a_line(written):
 
 
 def test_bins_are_cut_at_round_numbers(written):
-    (age, *_) = draft(written(MIXED), "y", bins=6).schema.columns
-    assert age.edges == (20.0, 30.0, 40.0, 50.0, 60.0, 70.0)
-    assert "columns.age.edges" in draft(written(MIXED), "y", bins=6).schema.unreviewed
+    file = written(MIXED.replace("age", "days"))
+    (days, *_) = draft(file, "y", bins=6).schema.columns
+    assert (days.edges, days.reference) == ((20.0, 30.0, 40.0, 50.0, 60.0, 70.0), 16.0)
+    assert "columns.days.edges" in draft(file, "y", bins=6).schema.unreviewed
+
+
+def test_usual_bounds_are_marked_and_give_way_to_rows_outside(written):
+    made = draft(written(MIXED), "y").schema
+    assert "columns.age.bounds" in made.unreviewed  # that all rows lie within them is private, too
+    (age, *_) = draft(written(MIXED.replace(",17,", ",170,")), "y").schema.columns
+    assert age.bounds == (10.0, 170.0)
 
 
 def test_missing_values_are_noticed(written):

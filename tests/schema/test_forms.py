@@ -240,7 +240,12 @@ def test_identifiers_are_left_out_with_a_reason(written):
     made = draft(written(text), "y")
     assert [column.name for column in made.schema.columns] == ["amount"]
     assert "all different" in made.left_out["nr"]
-    assert "identifies" in made.left_out["patient_id"]
+    assert "whose row it is" in made.left_out["patient_id"]
+    assert (made.schema.person.column, made.schema.person.rows) == ("patient_id", 1)
+    kept = draft(written(text), "y", keep=["nr"])
+    assert [column.name for column in kept.schema.columns] == ["nr", "amount"]
+    with pytest.raises(InputError, match=r"a column of file=.* to keep, got 'nx'"):
+        draft(written(text), "y", keep=["nx"])
     assert "# Left out: 'nr', its whole numbers are all different" in made.text()
 
 

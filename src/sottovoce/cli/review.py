@@ -1,58 +1,43 @@
-"""`sottovoce schema review`: a person approves, changes or deletes the columns of a drafted schema."""
+"""`sottovoce schema review`: a person decides a few things in a drafted schema, and signs off the rest as one page."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sottovoce.cli.output import print_json, show
-from sottovoce.document import Code, Table
+from sottovoce.document import Table, Words
 from sottovoce.errors import InputError
 
 if TYPE_CHECKING:
-    from sottovoce.files.schema import Schema
-    from sottovoce.files.schema.review import ReviewQuestion
+    from sottovoce.files.schema.review import PageRow
 
-_SHOWN = 6  # columns of a group, and values of a list, that a question shows
-_HELP = """y         all of this is public, or harmless: keep it
-LOW HIGH  set other bounds: two numbers that hold for anyone, such as 0 120
-d         delete the column from the schema; it is not used
-o         ask about these columns one by one
-l         decide later
-a         show all
-q         quit; answers so far are kept"""
-_HINTS = {
-    "label": "Take the classes, or bounds, from the code book; check which class is the positive one.",
-    "numeric": "Bounds should hold for anyone: a legal age, the range of an instrument. Codes are no numbers.",
-    "age": "Years up to a public date. Bounds should hold for anyone.",
-    "season": "",
-    "categorical": "Take the list from a code book. A rare category can name a person: edit the file, or delete it.",
-    "boolean": "Decide from public knowledge, not from the file, whether values can be missing.",
-}
+_WARNING = (
+    "These values were read from the file. Sign only if they hold whoever is in it: bounds from a law or an "
+    "instrument, levels from a code book. The oldest age or a rare level can point at a person."
+)
+_ANSWERS = "y signs all of it; NAME LOW HIGH sets bounds; drop NAME leaves a column out; Enter for later"
+_GAPS = {"refuse": "refused", "row": "row left out", "indicator": "own feature", "fill": "filled in"}
 
 
 def review(
     schema: Annotated[Path, typer.Argument(help="Schema file, as drafted.", metavar="SCHEMA")],
-    yes: Annotated[
-        list[str] | None, typer.Option(help="Approve all that was taken from this column as public. May be repeated.")
-    ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List what is left to review, and change nothing.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Show what is left to review, and change nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and ask nothing.")] = False,
 ) -> None:
-    """Review a draft column by column. Every answer is written at once, so you may stop and go on at any time.
+    """Review a draft: a few questions, then one page with all that was read from the file, to be signed off.
 
-    Columns with the same values from the file are one question. Comments in the file stay.
+    Every answer is written at once, so you may stop, edit the file, and go on at any time. Comments in the file stay.
     """
     from sottovoce.files.schema import parse
 
-    text = parse.read_text(schema)
-    work = _Work(schema, text)
-    if yes:
-        work.approve_columns(yes)
+    work = _Work(schema, parse.read_text(schema))
     if json:
         work.print_json()
-    elif listed or yes:
-        work.show_list()
+    elif listed:
+        work.show_page()
+        work.conclude()
     else:
         work.ask()
 
@@ -68,127 +53,118 @@ class _Work:
 
     # -- without questions ---------------------------------------------------------------------------------------
 
-    def approve_columns(self, names: list[str]) -> None:
-        """Approve all that was found in these columns, as `--yes` asks; refuses unknown ones."""
-        from sottovoce.files.schema.review import entries_of
-
-        self._approve(entries_of(self.schema, names))
-
     def print_json(self) -> None:
-        """Print the questions that are left as one JSON object."""
-        from sottovoce.files.schema.review import questions
+        """Print what is left as one JSON object."""
+        from sottovoce.files.schema.review import decisions, page
 
-        left = len(self.schema.unreviewed)
-        print_json({"schema": self.path, "left": left, "questions": questions(self.schema)})
+        left = {"decisions": decisions(self.schema), "page": page(self.schema)}
+        print_json({"schema": self.path, "unreviewed": len(self.schema.unreviewed), **left})
 
-    def show_list(self) -> None:
-        """Print the questions that are left as a table."""
-        from sottovoce.files.schema.review import questions
+    def show_page(self) -> None:
+        """Print what is to be signed off, whole, and what was decided and left out."""
+        from sottovoce.files.schema.draft import LEFT_OUT
+        from sottovoce.files.schema.review import page
 
-        asked = questions(self.schema)
-        if asked:
-            rows = [(_names(question), question.kind, _found(question.found, _SHOWN)) for question in asked]
-            show(Table(("columns", "kind", "from the file"), rows))
-        self._conclude()
+        rows, person = page(self.schema), self.schema.person
+        if not rows:
+            return
+        show("", Words(f"Review of {self.path}", "strong"), f"Learns {self.schema.label.column}: {self._label()}.")
+        if person is None:
+            show("Protects single rows, not people who have several.")
+        else:
+            show(f"Protects everybody named in {person.column}, with at most {person.rows} rows each.")
+        left_out = [line.lstrip("# ") for line in self.text.splitlines() if line.startswith(f"# {LEFT_OUT}")]
+        cells = [
+            (", ".join(row.columns), row.kind, _values(row), _GAPS.get(row.found.get("missing"), "")) for row in rows
+        ]
+        show(*left_out, "", _WARNING, Table(("column", "kind", "read from the file", "gaps"), cells))
+
+    def _label(self) -> str:
+        positive = getattr(self.schema.label, "positive", None)
+        return self.schema.label.meaning() if positive is None else f"its positive class is {positive}"
+
+    def conclude(self) -> None:
+        """Say what is left to review."""
+        from sottovoce.files.schema.review import decisions, page
+
+        asked, rows = decisions(self.schema), page(self.schema)
+        left = [*asked, *(["the page to sign off"] if rows else [])]
+        show("All is reviewed." if not left else f"Left to review: {', '.join(left)}. {self.path} is as you leave it.")
 
     # -- with questions ------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Ask every question once; what is put off is left for another time."""
-        from sottovoce.files.schema.review import questions
+        """Ask for every decision, then for the signature. The end of the input leaves the rest for another time."""
+        from sottovoce.files.schema.review import PERSON_ROWS, POSITIVE, decisions, page
 
-        waiting = questions(self.schema)
-        if waiting:
-            show(Code(_HELP))
-        total, done = len(waiting), 0
-        while waiting:
-            question = waiting.pop(0)
-            done += 1
-            answer = self._answer(question, f"{done} of {total}")
-            if answer == "q":
-                break
-            if answer == "o":
-                parts = question.split()
-                waiting, total, done = [*parts, *waiting], total + len(parts) - 1, done - 1
-        self._conclude()
+        questions = {POSITIVE: self._ask_positive, PERSON_ROWS: self._ask_person_rows}
+        try:
+            for entry in decisions(self.schema):
+                questions[entry](lambda entry=entry: entry in decisions(self.schema))
+            self.show_page()
+            if page(self.schema):
+                self._until_done(_ANSWERS, "", self._signed, lambda: bool(page(self.schema)))
+        except typer.Abort:
+            show("")
+        self.conclude()
 
-    def _answer(self, question: "ReviewQuestion", count: str) -> str:
-        """Ask until there is an answer, and do what it says."""
-        show("", f"[{count}] {question.kind}: {_names(question)}")
-        show(f"  {_found(question.found, _SHOWN)}")
-        if _HINTS.get(question.kind):
-            show(f"  {_HINTS[question.kind]}")
-        while True:
+    def _ask_positive(self, left: Callable[[], bool]) -> None:
+        from sottovoce.files.schema.editing import with_positive
+
+        classes = self.schema.classes
+        assert classes is not None  # or no class could be positive
+        asked = f"{self.schema.label.column}: which class is the positive one, {classes[0]} or {classes[1]}?"
+        self._until_done(asked, classes[1], lambda answer: with_positive(self.text, self.schema, answer), left)
+
+    def _ask_person_rows(self, left: Callable[[], bool]) -> None:
+        from sottovoce.files.schema.editing import with_person_rows
+
+        person = self.schema.person
+        assert person is not None  # or there would be nothing to decide
+
+        def limited(answer: str) -> str:
+            if not answer.isdecimal():
+                raise InputError(f"Expected a whole number of rows, got {answer[:40]!r}.")
+            return with_person_rows(self.text, self.schema, int(answer) or None)
+
+        asked = (
+            f"{person.column}: at most how many rows has one of them? More rows cost more noise. 0 protects single "
+            "rows, not people."
+        )
+        self._until_done(asked, str(person.rows), limited, left)
+
+    def _signed(self, answer: str) -> str:
+        """The text after an answer to the page."""
+        from sottovoce.files.schema.editing import with_bounds, with_unreviewed, without_column
+        from sottovoce.files.schema.review import decisions
+
+        if answer == "y":
+            return with_unreviewed(self.text, self.schema, decisions(self.schema))
+        words = answer.rsplit(maxsplit=2)
+        if len(words) == 3 and (bounds := _two_numbers(words[1:])) is not None:
+            return with_bounds(self.text, self.schema, words[0], *bounds)
+        if answer.startswith("drop "):
+            return without_column(self.text, self.schema, answer.removeprefix("drop ").strip())
+        raise InputError(f"Expected y, NAME LOW HIGH, drop NAME or Enter, got {answer[:40]!r}.")
+
+    def _until_done(self, asked: str, proposed: str, changed: Callable[[str], str], left: Callable[[], bool]) -> None:
+        """Ask, and write the text as the answer changes it, until nothing is left or nothing is answered. If an answer
+        is refused, the reason is printed.
+        """
+        while left():
+            prompt = typer.prompt(asked, default=proposed, show_default=bool(proposed), prompt_suffix=" > ")
+            if not (answer := str(prompt).strip()):
+                return
             try:
-                answer = str(typer.prompt("  Keep? y, two numbers, d, o, l, a or q", prompt_suffix=" > ")).strip()
-            except typer.Abort:
-                return "q"  # the end of the input: all answers so far are written
-            if answer == "a":
-                show(f"  {', '.join(question.columns)}", f"  {_found(question.found, None)}")
-            elif self._carry_out(question, answer):
-                return answer
+                text = changed(answer)
+            except InputError as error:
+                show(str(error))
+                continue
+            self._keep(text)
+            if left():
+                show("Changed.")
 
-    def _carry_out(self, question: "ReviewQuestion", answer: str) -> bool:
-        """Do what the answer says. False if it is refused: the reason is printed, and the question is asked again."""
-        try:
-            if answer == "y":
-                self._approve(question.entries)
-            elif answer == "d":
-                self._delete(question)
-            elif len(answer.split()) == 2:
-                self._bound(question, answer)
-            elif answer not in ("o", "l", "q"):
-                raise InputError(f"Expected y, two numbers, d, o, l, a or q, got {answer[:40]!r}.")
-        except InputError as error:
-            show(f"  {error}")
-            return False
-        return True
-
-    def _bound(self, question: "ReviewQuestion", answer: str) -> None:
-        """Set other bounds, and cut as many bins between them as there were; refuses columns without bounds."""
-        from sottovoce.files.schema.columns import Ranged
-        from sottovoce.files.schema.editing import with_column
-        from sottovoce.files.schema.round_numbers import edges_between
-        from sottovoce.files.schema.values import check_bounds
-
-        try:
-            low, high = map(float, answer.split())
-        except ValueError:
-            raise InputError(f"Expected two numbers, low and high, got {answer[:40]!r}.") from None
-        if "bounds" not in question.found or question.kind == "label":
-            raise InputError(f"Expected a column with bounds, got a {question.kind}. Edit the file by hand.")
-        check_bounds("bounds", (low, high))
-        text, schema = self.text, self.schema
-        for name in question.columns:
-            column = next(column for column in schema.columns if column.name == name)
-            assert isinstance(column, Ranged)
-            changes: dict[str, Any] = {"bounds": (low, high)}
-            if column.edges is not None:
-                changes["edges"] = edges_between(low, high, len(column.edges) + 1)
-            text = with_column(text, schema, name, changes)
-            schema = type(schema).loads(text)
-        self._keep(text, schema)
-        self._approve(question.entries)
-
-    def _delete(self, question: "ReviewQuestion") -> None:
-        from sottovoce.files.schema.editing import without_column
-
-        if question.kind == "label":
-            raise InputError("Expected a column that can be deleted, got the label. Answer y, l or q.")
-        text, schema = self.text, self.schema
-        for name in question.columns:
-            text = without_column(text, schema, name)
-            schema = type(schema).loads(text)
-        self._keep(text, schema)
-
-    def _approve(self, entries: tuple[str, ...]) -> None:
-        from sottovoce.files.schema.editing import with_unreviewed
-        from sottovoce.files.schema.review import left_after
-
-        text = with_unreviewed(self.text, self.schema, left_after(self.schema, entries))
-        self._keep(text, type(self.schema).loads(text))
-
-    def _keep(self, text: str, schema: "Schema") -> None:
+    def _keep(self, text: str) -> None:
         """Write the file, whole, unless somebody else has changed it meanwhile."""
         from sottovoce.files.schema import parse
         from sottovoce.settings.disk import writable, write_whole
@@ -197,26 +173,38 @@ class _Work:
             raise InputError(f"Expected nobody else to edit schema={str(self.path)!r} meanwhile. Begin again.")
         with writable(self.path):
             write_whole(self.path, text.encode())
-        self.text, self.schema = text, schema
-
-    def _conclude(self) -> None:
-        from sottovoce.files.schema.review import questions
-
-        left = len(questions(self.schema))
-        show("All is reviewed." if not left else f"Left to review: {left}, with `sottovoce schema review`.")
+        self.text, self.schema = text, type(self.schema).loads(text)
 
 
-def _names(question: "ReviewQuestion") -> str:
-    more = len(question.columns) - _SHOWN
-    return ", ".join(question.columns[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _two_numbers(words: list[str]) -> tuple[float, float] | None:
+    try:
+        low, high = map(float, words)
+    except ValueError:
+        return None
+    return low, high
 
 
-def _found(found: dict[str, Any], most: int | None) -> str:
-    return "; ".join(f"{key} {_value(value, most)}" for key, value in found.items())
+def _values(row: "PageRow") -> str:
+    """What was read of these columns, in words. Nothing of it is left out: it is signed."""
+    from sottovoce.files.schema.names import usual_bounds
+
+    parts = list[str]()
+    for key, value in row.found.items():
+        if key == "bounds":
+            usual = all(usual_bounds(name) == tuple(value) for name in row.columns)
+            parts.append(f"{_value(value[0])} to {_value(value[1])}" + (", as usual" if usual else ""))
+        elif key == "edges":
+            parts.append(f"cut at {_value(value)}")
+        elif key == "reference":
+            parts.append(f"compared with {_value(value)}")
+        elif key in ("categories", "classes"):
+            parts.append(_value(value))
+        elif key not in ("kind", "missing"):
+            parts.append(f"{key} {_value(value)}")
+    return "; ".join(parts)
 
 
-def _value(value: Any, most: int | None) -> str:
-    if not isinstance(value, list):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    parts = [_value(part, None) for part in value[:most]]
-    return ", ".join(parts) + (f" and {len(value) - len(parts)} more" if len(value) > len(parts) else "")
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    return f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -38,7 +38,13 @@ def draft(
     bins: Annotated[
         int | None, typer.Option(help="Cut numeric columns into about this many bins, at round numbers.")
     ] = None,
-    positive: Annotated[str | None, typer.Option(help="Of two classes, the positive one.")] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Of two classes, the positive one. Default: the review asks.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Use this column, although its name speaks against it. May be repeated."),
+    ] = None,
     delimiter: _Delimiter = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal sign of a CSV file: . or ,")] = None,
     no_header: Annotated[
@@ -49,8 +55,9 @@ def draft(
 ) -> None:
     """Draft a schema from the values of a file, for a person to review.
 
-    What was read off is private until someone has looked at it. Each such value is listed under "unreviewed". Delimiter
-    and decimal sign are found out from the first lines if they are not said, and are written into the schema.
+    Columns that name sites, people or rows, free texts and weights are left out. What was read from the file is private
+    until someone has looked at it, and is listed under "unreviewed". Delimiter and decimal sign are found out from the
+    first lines if they are not said, and are written into the schema.
     """
     from sottovoce.files.schema.draft import draft as read_off
     from sottovoce.files.schema.form import DELIMITERS, spelt
@@ -61,7 +68,7 @@ def draft(
     if not force:
         check_new(out)
     form = sniff(file, None if delimiter is None else spelt(delimiter), decimal, header=not no_header)
-    made = read_off(file, label, bins, form, positive)
+    made = read_off(file, label, bins, form, positive, keep or ())
     text = made.text()
     with text_out(out) as written:
         written.write(text)
@@ -76,8 +83,7 @@ def draft(
     output.show(
         f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.",
         *(f"Left out: {name!r}, {reason}." for name, reason in made.left_out.items()),
-        f"{len(made.schema.unreviewed)} values were taken from the file and need a review before training.",
-        f"Go through them with: sottovoce schema review {out}",
+        f"Values were taken from the file. Review them before training: sottovoce schema review {out}",
         file=said,
     )
 

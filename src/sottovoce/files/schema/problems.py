@@ -69,7 +69,8 @@ _COMMA = re.compile(r"[+-]?\d*,\d+")
 _ADVICE = {
     Finding.MISSING: ' It counts as missing: fill it in, or choose in the schema what happens then (missing = "...").',
     Finding.UNKNOWN: " Correct it, or declare it in the schema.",
-    Finding.OUTSIDE: " Leave the row out, cut it to the bound, or declare a larger bound in the schema.",
+    Finding.OUTSIDE: " Leave the row out, declare a larger bound, or have larger weights cut to it: "
+    'above = "clip" in the schema, under [weight].',
     Finding.NOT_A_DATE: ' Correct it, or say another order of year, month and day in the schema (order = "dmy").',
 }
 

@@ -1,19 +1,20 @@
-"""The review of a schema by a person: refusals and warnings until it is done, and the questions to ask.
+"""The review of a schema by a person: refusals and warnings until it is done, what is asked, and what is signed off.
 
-Only values that were taken from a file are asked about. All findings of a column are one question, and so are columns
-with the same findings.
+Only what `unreviewed` lists is part of it. A few decisions are asked for one by one. All other values are shown on one
+page, which is signed off as a whole; columns of which the same was read are one row of it.
 """
 
 import json
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
+from sottovoce.errors import PrivacyError, PrivacyLeakWarning
 from sottovoce.files.schema.schema import Schema
-from sottovoce.settings import brief, plain
+from sottovoce.settings import plain
 
+POSITIVE, PERSON_ROWS = "label.positive", "person.rows"
+DECISIONS = (POSITIVE, PERSON_ROWS)
 _SHOWN = 5
 
 
@@ -36,8 +37,8 @@ def require_reviewed(schema: Schema) -> None:
     """Refuse a schema that still has unreviewed values from a file. Call it before training."""
     if schema.unreviewed:
         raise PrivacyError(
-            f"Expected a reviewed schema, got {_entries(schema)} still marked as taken from a file. Replace each value "
-            "by one from public knowledge or approve it, and delete its entry from unreviewed in the schema."
+            f"Expected a reviewed schema, got {_entries(schema)} still marked as taken from a file. Review it: "
+            "sottovoce schema review SCHEMA."
         )
 
 
@@ -53,76 +54,38 @@ def _entries(schema: Schema) -> str:
 
 
 @dataclass(frozen=True)
-class ReviewQuestion:
-    """Columns with the same values from the file, or the label."""
+class PageRow:
+    """Columns with the same values from the file, or the label: one row of the page that is signed off."""
 
     columns: tuple[str, ...]
-    kind: str  # of the columns, or "label"
-    found: dict[str, Any]  # values by key
-    entries: tuple[str, ...]  # of `unreviewed`
-
-    def split(self) -> list["ReviewQuestion"]:
-        """The same question for each of its columns on its own."""
-        own = {name: tuple(e for e in self.entries if _owner(e) == name) for name in self.columns}
-        return [ReviewQuestion((name,), self.kind, self.found, own[name]) for name in self.columns]
+    kind: str  # of the columns, or "label" or "person"
+    found: dict[str, Any]  # values by key, with the reference level that was proposed
 
 
-def questions(schema: Schema) -> list[ReviewQuestion]:
-    """The label first, then the columns, those of one kind together, in the order of the schema."""
-    asked = list[ReviewQuestion]()
-    keys = [entry.removeprefix("label.") for entry in schema.unreviewed if entry.startswith("label.")]
-    if keys:
-        told = plain(schema.label)
-        shown = {key: told[key] for key in [*keys, *({"positive"} & set(told))]}
-        asked.append(ReviewQuestion((schema.label.column,), "label", shown, tuple(f"label.{key}" for key in keys)))
-    return asked + _by_kind(schema)
+def decisions(schema: Schema) -> tuple[str, ...]:
+    """The entries of `unreviewed` that are questions of their own, since no page can propose an answer."""
+    return tuple(entry for entry in DECISIONS if entry in schema.unreviewed)
 
 
-def _by_kind(schema: Schema) -> list[ReviewQuestion]:
+def page(schema: Schema) -> list[PageRow]:
+    """What is left to sign off: the label first, then the columns, those of one kind together."""
     open_keys: dict[str, list[str]] = {}
     for entry in schema.unreviewed:
-        if not entry.startswith("label."):
-            open_keys.setdefault(_owner(entry), []).append(entry.rpartition(".")[2])
-    alike: dict[str, list[tuple[str, dict[str, Any], tuple[str, ...]]]] = {}
-    kinds: dict[str, str] = {}
+        if entry not in DECISIONS:
+            owner, _, key = entry.rpartition(".")  # a column's name may have dots in it, a key has none
+            open_keys.setdefault(owner, []).append(key)
+    rows = list[PageRow]()
+    for owner, part in (("label", schema.label), ("person", schema.person)):
+        if part is not None and owner in open_keys:
+            data = plain(part)
+            rows.append(PageRow((part.column,), owner, {key: data[key] for key in open_keys[owner]}))
+    alike: dict[str, tuple[str, dict[str, Any], list[str]]] = {}
     for column in schema.columns:
-        keys = open_keys.get(column.name)
-        if keys:
+        if keys := open_keys.get(f"columns.{column.name}"):
             data = plain(column)
-            found = {key: data[key] for key in data if key in keys}
+            found = {key: data[key] for key in data if key in (*keys, "reference")}
             same = json.dumps([column.kind(), found])
-            kinds[same] = column.kind()
-            alike.setdefault(same, []).append((column.name, found, tuple(column.path(key) for key in keys)))
-    order = list(dict.fromkeys(kinds.values()))
-    asked = [
-        ReviewQuestion(
-            tuple(n for n, _, _ in group), kinds[same], group[0][1], tuple(e for _, _, es in group for e in es)
-        )
-        for same, group in alike.items()
-    ]
-    return sorted(asked, key=lambda question: order.index(question.kind))
-
-
-def left_after(schema: Schema, reviewed: Sequence[str]) -> tuple[str, ...]:
-    """The entries of `unreviewed` that stay once these are reviewed."""
-    done = set(reviewed)
-    return tuple(entry for entry in schema.unreviewed if entry not in done)
-
-
-def entries_of(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
-    """The unreviewed entries of these columns; the label goes by its column's name."""
-    known = {column.name for column in schema.columns} | {schema.label.column}
-    for name in names:
-        if name not in known:
-            raise InputError(f"Expected a column of the schema, got {brief(name)}. See --list.")
-    chosen = set(names)
-    return tuple(
-        entry
-        for entry in schema.unreviewed
-        if (schema.label.column if entry.startswith("label.") else _owner(entry)) in chosen
-    )
-
-
-def _owner(entry: str) -> str:
-    """The column that an entry speaks of. A column's name may have dots in it, a key has none."""
-    return entry.removeprefix("columns.").rpartition(".")[0]
+            alike.setdefault(same, (column.kind(), found, []))[2].append(column.name)
+    order = list(dict.fromkeys(kind for kind, _, _ in alike.values()))
+    groups = sorted(alike.values(), key=lambda group: order.index(group[0]))
+    return rows + [PageRow(tuple(columns), kind, found) for kind, found, columns in groups]

@@ -73,12 +73,13 @@ class Schema:
         self._check_missing_values()
         if self.unreviewed:
             paths = {f"label.{key}" for key in plain(self.label)}
+            paths |= set() if self.person is None else {f"person.{key}" for key in plain(self.person)}
             paths = paths.union(*({column.path(key) for key in plain(column)} for column in self.columns))
             for entry in self.unreviewed:
                 if entry not in paths:
                     raise InputError(
                         f"Expected every entry of unreviewed to name a value of the schema, got {brief(entry)}. "
-                        "Delete it, or write it as columns.NAME.KEY or label.KEY."
+                        "Delete it, or write it as columns.NAME.KEY, label.KEY or person.KEY."
                     )
 
     def _check_columns(self) -> None:
@@ -99,6 +100,11 @@ class Schema:
             raise InputError(
                 f"Expected an exposure only where the label counts, got column={brief(self.exposure.column)}. Say "
                 "counts = true in the schema's label, or take [exposure] out."
+            )
+        if self.exposure is not None and self.exposure.above == "clip":
+            raise InputError(
+                "Expected exposures that are not clipped, got exposure.above='clip'. The count of a row would no "
+                "longer fit its exposure: leave such rows out, or declare a larger bound, which costs no noise."
             )
         for column in self.columns:
             if column.name in seen:
