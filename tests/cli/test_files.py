@@ -303,14 +303,16 @@ def test_rows_with_a_new_category_are_skipped_and_listed(wards, tmp_path, cli):
     assert code == 0
     assert "3 predictions written" in out
     assert "Categories that the schema does not list: 2 rows skipped, of the file's rows 2, 4." in out
-    assert 'Categories that count as "other", as the schema says: in 1 row.' in out
+    assert re.search(r'town +1 +unknown category: counted as "other"', out)
+    assert not re.search(r"ward +\d", out)
     assert [line["row"] for line in predicted(tmp_path / "p.csv")] == ["1", "3", "5"]
 
 
 def test_a_new_category_may_say_nothing(wards, tmp_path, cli, answer):
     model, new = wards
     said = answer("predict", model, new, "--out", tmp_path / "p.csv", "--unknown", "other")
-    assert (said["rows"], said["other"]) == (5, 2)
+    assert (said["rows"], said["dropped"]) == (5, 0)
+    assert [(one["column"], one["finding"], one["cells"]) for one in said["found"]] == [("town", "OTHER", 2)]
     assert said["unknown"] == {"how": "other", "count": 2, "rows": [2, 4]}
     loaded = models.load(model)
     w = dict(zip(loaded.names, loaded.weights[:, 0] / loaded.schema.encoded_norm, strict=True))
@@ -320,6 +322,87 @@ def test_a_new_category_may_say_nothing(wards, tmp_path, cli, answer):
     assert "2 rows predicted without that column" in cli(
         "predict", model, new, "--out", tmp_path / "q.csv", "--unknown", "other"
     )[1]  # fmt: skip
+
+
+LACKING = """
+[label]
+column = "ill"
+classes = ["no", "yes"]
+[[columns]]
+name = "age"
+kind = "numeric"
+bounds = [0, 100]
+scale = "unit"
+missing = "row"
+[[columns]]
+name = "dose"
+kind = "numeric"
+bounds = [0, 10]
+scale = "unit"
+missing = "indicator"
+[[columns]]
+name = "ward"
+kind = "categorical"
+categories = ["a", "b"]
+other = true
+missing = "fill"
+fill = "b"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+"""
+
+
+@pytest.fixture
+def sparse(tmp_path, cli):
+    """A model whose schema says what becomes of missing values, and a file of new rows."""
+    lines = "".join(f"{i % 100},{i % 11},{'ab'[i % 2]},{i % 3 // 2},{('no', 'yes')[i % 2]}\n" for i in range(300))
+    (tmp_path / "old.csv").write_text(f"age,dose,ward,smoker,ill\n{lines}")
+    (tmp_path / "schema.toml").write_text(LACKING)
+    given = ("--data", tmp_path / "old.csv", "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK)
+    assert cli("train", *given, "--out", tmp_path / "run", "--quiet")[0] == 0
+    new = tmp_path / "new.csv"
+    new.write_text("age,dose,ward,smoker\n120,,,0\n,3,a,1\n30,-1,c,0\n40,5,b,1\n,,,1\n")
+    return tmp_path / "run" / "model.safetensors", new
+
+
+def test_what_was_done_with_how_many_rows_is_said(sparse, tmp_path, cli, answer):
+    said = answer("predict", *sparse, "--out", tmp_path / "p.csv")
+    assert (said["rows"], said["dropped"]) == (3, 2)
+    assert {(one["column"], one["finding"]): one["cells"] for one in said["found"]} == {
+        ("age", "CLIPPED"): 1, ("age", "DROPPED"): 2, ("dose", "CLIPPED"): 1, ("dose", "INDICATED"): 1,
+        ("ward", "FILLED"): 1, ("ward", "OTHER"): 1,
+    }  # fmt: skip
+    assert (tmp_path / "p.csv").read_text().splitlines()[0] == "row,prediction,probability no,probability yes"
+    _, out, _ = cli("predict", *sparse, "--out", tmp_path / "q.csv")
+    assert "Not predicted: 2 rows with a missing value" in out
+    assert re.search(r"ward +1 +missing: filled in", out)
+
+
+def test_columns_that_a_file_lacks_are_named_and_count_as_missing_if_asked(sparse, tmp_path, cli, answer):
+    model, new = sparse
+    whole = new.read_text()
+    new.write_text("age,dose,ward,smoker\n20,,,0\n30,,,1\n")
+    cli("predict", model, new, "--out", tmp_path / "whole.csv")
+    new.write_text("smoker,age\n0,20\n1,30\n")
+    given = ("predict", model, new, "--out", tmp_path / "p.csv")
+    code, _, err = cli(*given)
+    assert code == 2
+    assert "Expected a column 'dose' in file=" in err
+    assert "--without dose" in err
+    said = answer(*given, "--without", "dose", "--without", "ward")
+    assert (said["rows"], said["without"]) == (2, ["dose", "ward"])
+    assert {(one["column"], one["finding"]): one["cells"] for one in said["found"]} == {
+        ("dose", "INDICATED"): 2, ("ward", "FILLED"): 2,
+    }  # fmt: skip
+    assert (tmp_path / "p.csv").read_text() == (tmp_path / "whole.csv").read_text()
+    again = (*given[:-1], tmp_path / "again.csv")
+    for name in ("age", "smoker", "height"):  # rows would be dropped; no rule; not of the schema
+        code, _, err = cli(*again, "--without", name)
+        assert code == 2
+        assert f"(of those: 'dose', 'ward'), got without='{name}'" in err
+    new.write_text(whole)
+    assert "got without='dose'" in cli(*again, "--without", "dose")[2]
 
 
 def test_many_skipped_rows_are_listed_for_programs(wards, tmp_path, cli, answer):

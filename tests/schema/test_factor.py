@@ -79,6 +79,25 @@ def test_what_is_no_weight_is_refused_by_row_and_not_quoted(written, cell, findi
     assert (report.rows, report.used) == (2, 1)
 
 
+def test_larger_weights_are_cut_to_the_bound_where_the_schema_says_so(written):
+    cut = replace(WEIGHED, weight=replace(WEIGHED.weight, above="clip"))
+    lines = [f"20,yes,{w},1,x,p{i}" for i, w in enumerate(["4.01", "1e300", "4", "0.5"])]
+    path = written(table(*lines))
+    np.testing.assert_array_equal(files.encode(path, cut).factors.weights, [1.0, 1.0, 1.0, 0.125])
+    report = files.check(path, cut)
+    assert report.fits
+    assert [(one.column, one.finding, one.cells) for one in report.counts] == [("w", Finding.CLIPPED, 2)]
+    for cell in ("0", "-5", "", "many"):
+        with pytest.raises(InputError, match="row 1, column 'w'"):
+            files.encode(written(table(f"20,yes,{cell},1,x,ann")), cut)
+    assert Schema.loads(cut.dumps()) == cut
+    assert cut.digest() != WEIGHED.digest()
+    with pytest.raises(InputError, match="above among refuse, clip"):
+        Schema.loads(TOML.replace("bound = 4", 'bound = 4\nabove = "drop"'))
+    with pytest.raises(InputError, match="exposures that are not clipped"):
+        replace(COUNTED, exposure=replace(COUNTED.exposure, above="clip"))
+
+
 def test_a_column_that_is_not_there_is_named(written):
     path = written("age,ill\n1,no\n")
     with pytest.raises(InputError, match="Expected a column 'w'"):

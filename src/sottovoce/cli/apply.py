@@ -11,6 +11,7 @@ from sottovoce.errors import InputError
 from sottovoce.settings import plain
 
 if TYPE_CHECKING:
+    from sottovoce.document import Table
     from sottovoce.files.models.apply import Written
 
 _LISTED = 20  # numbers of rows that are shown to people
@@ -39,9 +40,17 @@ def predict(
             "and list it, or predict it without the column (other)."
         ),
     ] = "refuse",
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column that the file lacks: it counts as missing in every row, if the schema has a value for that. "
+            "May be repeated."
+        ),
+    ] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Predict every row of a file."""
+    """Predict every row of a file, and say with how many rows something was done: clipped, filled in, left out."""
+    from sottovoce.cli.output import show
     from sottovoce.files import models
     from sottovoce.files.models import apply
     from sottovoce.files.schema.files import Unknown
@@ -52,23 +61,31 @@ def predict(
         raise InputError(f"Expected a new file, got out={str(out)!r}, which exists. Choose another.")
     loaded = models.load(model)
     check_choice("unknown", unknown, get_args(Unknown))
-    written = apply.write_predictions(loaded, file, out, tuple(passed or ()), delimiter, cast("Unknown", unknown))
+    kind, lacking = cast("Unknown", unknown), tuple(without or ())
+    written = apply.write_predictions(loaded, file, out, tuple(passed or ()), delimiter, kind, lacking)
     said = remarks(out)
     if json:
-        summary = {"rows": written.rows, "out": str(out), "other": written.other}
+        summary = {"rows": written.rows, "dropped": written.dropped, "out": str(out), "without": lacking}
+        summary |= {"found": plain(written.found)}
         summary["unknown"] = {"how": unknown, "count": len(written.unknown), "rows": list(written.unknown)}
         print(json_module.dumps({**summary, **_promise(loaded)}), file=said)
     else:
         print(f"{written.rows} predictions written to {out}.", file=said)
-        for line in _unlisted(written, skipped=unknown == "skip"):
-            print(line, file=said)
+        for part in _done(written, skipped=unknown == "skip"):
+            show(part, file=said)
         _tell(loaded, said)
 
 
-def _unlisted(written: "Written", *, skipped: bool) -> Iterator[str]:
-    """Lines that say how many rows have categories that the schema does not list, and what became of them."""
+def _done(written: "Written", *, skipped: bool) -> "Iterator[Table | str]":
+    """What was done with how many rows, by column, and which rows have categories that the schema does not list."""
+    from sottovoce.document import Table
     from sottovoce.numerals import counted
 
+    if written.dropped:
+        yield f"Not predicted: {counted(written.dropped, 'row')} with a missing value, which the schema leaves out."
+    if written.found:
+        rows = [(count.column or "", f"{count.cells:,}", count.finding.words) for count in written.found]
+        yield Table(("column", "rows", "what was done"), rows, frozenset({1}))
     if written.unknown:
         which = ", ".join(map(str, written.unknown[:_LISTED])) + (", ..." if len(written.unknown) > _LISTED else "")
         became = "skipped" if skipped else "predicted without that column"
@@ -76,8 +93,6 @@ def _unlisted(written: "Written", *, skipped: bool) -> Iterator[str]:
         yield f"Categories that the schema does not list: {many} {became}, of the file's rows {which}."
         if len(written.unknown) > _LISTED:
             yield "All of them are listed with --json."
-    if written.other:
-        yield f'Categories that count as "other", as the schema says: in {counted(written.other, "row")}.'
 
 
 _PANEL = "Private evaluation"

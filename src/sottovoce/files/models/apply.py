@@ -17,6 +17,7 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import NumberLabel, Schema
+from sottovoce.files.schema.findings import Count, Finding, Findings, Tally
 from sottovoce.files.schema.person import MOST_ROWS
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.strength import default_delta
@@ -75,61 +76,66 @@ class Predicted:
     decided: Floats | Ints  # numbers of classes, or predicted values
     probabilities: Floats | None  # None where the loss has none
     unknown: Ints  # numbers of rows with a category that the schema does not list, and has no "other" level for
-    other: int  # rows, with a category that the schema has an "other" level for
+    findings: Findings  # (rows, columns): what the schema did with cells of predicted rows, or why it drops a row
 
 
 def predict(
-    model: Model, path: Any, passed: Sequence[str] = (), delimiter: str | None = None, unknown: "Unknown" = "refuse"
-) -> Iterator[Predicted]:
+    model: Model, path: Any, passed: Sequence[str] = (), delimiter: str | None = None, unknown: "Unknown" = "refuse",
+    without: Sequence[str] = (),
+) -> Iterator[Predicted]:  # fmt: skip
     """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them.
 
     With a category that the schema does not list, and has no "other" level for, the file is refused, the row is skipped
-    (`unknown="skip"`), or it is predicted without that column (`unknown="other"`).
+    (`unknown="skip"`), or it is predicted without that column (`unknown="other"`). Columns in `without` are not in the
+    file, and count as missing in every row, if the schema says what becomes of that.
     """
     from sottovoce.files.schema import files
 
-    for part in files.encode_features(path, schema_of(model, delimiter), passed, unknown):
+    for part in files.encode_features(path, schema_of(model, delimiter), passed, unknown, without):
         probabilities = model.probabilities(part.features) if model.has_probabilities else None
         decided = model.decide(part.features, part.exposures)
-        yield Predicted(part.rows, part.passed, decided, probabilities, part.unknown, part.other)
+        yield Predicted(part.rows, part.passed, decided, probabilities, part.unknown, part.findings)
 
 
 class Written(NamedTuple):
-    """How many rows of a file were predicted, and which were not."""
+    """How many rows of a file were predicted, which were not, and what the schema did with their cells."""
 
     rows: int
+    dropped: int  # rows with a missing value, where the schema leaves out such rows
     unknown: tuple[int, ...]  # numbers of rows with a category that the schema does not list, skipped or predicted
-    other: int  # rows with a category that counts as "other", as the schema says
+    found: tuple[Count, ...]  # by column: cells that were clipped, filled in, counted as "other", ...
 
 
 def write_predictions(
     model: Model, path: Path, out: Path, passed: Sequence[str] = (), delimiter: str | None = None,
-    unknown: "Unknown" = "refuse",
+    unknown: "Unknown" = "refuse", without: Sequence[str] = (),
 ) -> Written:  # fmt: skip
     """Predictions as a CSV file, which appears when it is complete.
 
     A row that the schema drops, or that is skipped, has no line. The first column is the number of the row in the file,
-    then come those in `passed` as they are.
+    then come those in `passed` as they are. Beside predictions, nothing of the rows is in that file.
     """
-    schema_of(model)  # refuses before anything is opened
+    columns = schema_of(model).columns  # refuses before anything is opened
     probable = model.classes if model.has_probabilities and model.classes is not None else ()
     heading = [ROW, *passed, PREDICTION, *(f"probability {name}" for name in probable)]
     alone = len(set(heading)) == len(heading)
     expect(alone, f"columns to pass on, each once, that are not called {ROW} or {PREDICTION}", passed=list(passed))
-    written, other, strange = 0, 0, list[int]()
+    written, dropped, strange, tally = 0, 0, list[int](), Tally(0)
     with text_out(out) as file:
         lines = csv.writer(file)
         lines.writerow(heading)
-        for chunk in predict(model, path, passed, delimiter, unknown):
+        for chunk in predict(model, path, passed, delimiter, unknown, without):
             decided = chunk.decided
             said = decided.tolist() if model.classes is None else [model.classes[int(number)] for number in decided]
             parts = [[]] * len(said) if chunk.probabilities is None else np.round(chunk.probabilities, 6).tolist()
             beside = zip(*chunk.passed, strict=True) if chunk.passed else [()] * len(said)
             together = zip(chunk.rows.tolist(), beside, said, parts, strict=True)
             lines.writerows([row, *own, answer, *part] for row, own, answer, part in together)
-            written, other = written + len(said), other + chunk.other
+            written, dropped = written + len(said), dropped + int((chunk.findings == Finding.DROPPED).any(axis=1).sum())
             strange += chunk.unknown.tolist()
-    return Written(written, tuple(strange), other)
+            for column, findings in zip(columns, chunk.findings.T, strict=True):
+                tally.count(column.name, findings)
+    return Written(written, dropped, tuple(strange), tally.report(written, written, ()).counts)
 
 
 def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluation:

@@ -1,5 +1,6 @@
 """Predictions for tables in memory, in the kind that they came in: pandas, polars or Arrow."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def predict_table(model: Model, table: T, unknown: "Unknown" = "refuse") -> T:
+def predict_table(model: Model, table: T, unknown: "Unknown" = "refuse", without: Sequence[str] = ()) -> T:
     """Predictions for all rows of a table, as a table of the same kind, in the same order.
 
     Args:
@@ -24,6 +25,7 @@ def predict_table(model: Model, table: T, unknown: "Unknown" = "refuse") -> T:
             PyCapsule interface, which comes back as a pyarrow table.
         unknown: what becomes of a category that the schema does not list, and has no "other" level for: refuse the
             table, "skip" the row, or ignore the column there ("other").
+        without: columns that the table lacks, and that count as missing in every row, as the schema allows.
 
     The column `prediction` holds the class or the number, `probability NAME` the probability of each class, where the
     loss makes them. A row that the schema drops, or that is skipped, has nulls. A cell that it refuses is an error that
@@ -39,7 +41,7 @@ def predict_table(model: Model, table: T, unknown: "Unknown" = "refuse") -> T:
     said: Any = np.full(rows, np.nan) if number else np.full(rows, None, dtype=object)
     likely = np.full((rows, len(model.classes or ())), np.nan)
     told = np.zeros(rows, dtype=bool)
-    for chunk in predict(model, table, unknown=unknown):
+    for chunk in predict(model, table, unknown=unknown, without=without):
         at = chunk.rows - 1
         told[at] = True
         said[at] = chunk.decided if number else np.array(model.classes)[chunk.decided.astype(np.int64)]

@@ -33,6 +33,11 @@ def cells_of(column: Any, markers: Sequence[str], decimal: str = ".") -> Cells:
     return TypedCells(column, markers)
 
 
+def missing_cells(rows: int) -> Cells:
+    """So many cells without a value, for a column that a file does not have."""
+    return cells_of(pa.nulls(rows), ())
+
+
 def is_supported(kind: Any) -> bool:
     """True if a Parquet column of this type can be read."""
     types = pa.types

@@ -8,11 +8,12 @@ import numpy as np
 
 from sottovoce.arrays import Bools, Floats, Ints, Texts
 from sottovoce.errors import InputError, expect
+from sottovoce.files.schema.arrow import missing_cells
 from sottovoce.files.schema.columns import Categorical
 from sottovoce.files.schema.encoding import Csr, Encoding, encode_cells, stack
-from sottovoce.files.schema.findings import CellProblem, Finding
+from sottovoce.files.schema.findings import CellProblem, Finding, Findings
 from sottovoce.files.schema.person import PersonNumbers
-from sottovoce.files.schema.problems import Checked, Described, column_of, nameless, refuse, require
+from sottovoce.files.schema.problems import Checked, Described, column_of, columns_of, nameless, refuse, require
 from sottovoce.files.schema.reading import Chunk, ReadTable, Source, open_table
 from sottovoce.files.schema.schema import Schema
 from sottovoce.problem.dataset import Dataset
@@ -34,7 +35,7 @@ class FeatureChunk(NamedTuple):
     passed: tuple[list[str], ...]  # columns that were only asked to be passed on, as text
     exposures: Floats | None  # where the schema says them
     unknown: Ints  # numbers of rows with a category that the schema does not list, and has no "other" level for
-    other: int  # rows, with a category that the schema has an "other" level for
+    findings: Findings  # (rows, columns) in the file: what the schema did with cells of these rows, or why it drops one
 
 
 def encode(path: Source, schema: Schema) -> Dataset:
@@ -105,14 +106,14 @@ def _encode_rows(path: Source, schema: Schema, site_column: str | None) -> tuple
 
 
 def encode_features(
-    path: Source, schema: Schema, passed: Sequence[str] = (), unknown: Unknown = "refuse"
+    path: Source, schema: Schema, passed: Sequence[str] = (), unknown: Unknown = "refuse", without: Sequence[str] = ()
 ) -> Iterator[FeatureChunk]:
     """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
     go with them as they are. For counts, exposures are read too, since each prediction is for its row's exposure.
 
     A category that the schema does not list goes to the column's "other" level, if it has one. If not, the file is
     refused, the row is skipped, or the column is ignored in that row ("other"): its features are all 0, as those of
-    the reference level are.
+    the reference level are. Columns in `without` are not in the file, and count as missing in every row.
     """
     known = get_args(Unknown)
     expect(unknown in known, f"unknown among {', '.join(known)}", unknown=unknown)
@@ -120,9 +121,10 @@ def encode_features(
     parts: list[Described] = [*schema.columns, *([] if schema.exposure is None else [schema.exposure])]
     names = [*map(column_of, parts)]
     own = [name for name in passed if name not in names]  # a column is read once
-    require(table, [*names, *own])
+    _check_without(table, schema, without)
+    require(table, [name for name in [*names, *own] if name not in without])
     first, many = list[CellProblem](), 0
-    for chunk in table.chunks([*names, *own], schema.missing_values):
+    for chunk in _with_missing(table, [*names, *own], without, schema.missing_values):
         encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
         exposed = None if schema.exposure is None else schema.exposure.encode(chunk.cells[len(schema.columns)])
         new = _new_categories(schema, encoding, chunk)
@@ -140,14 +142,44 @@ def encode_features(
         kept = encoding.kept & ~strange if unknown == "skip" else encoding.kept
         texts = tuple(_texts(table, chunk, name, [*names, *own].index(name)) for name in passed)
         beside = tuple([column[i] for i in np.flatnonzero(kept)] for column in texts)
-        other = int((kept & (encoding.finding == Finding.OTHER).any(axis=1)).sum())
+        done = (kept[:, None] & ~new) | (encoding.finding == Finding.DROPPED)
+        found: Findings = np.where(done, encoding.finding, Finding.FITS).astype(np.uint8)
         exposures = None if exposed is None else exposed.value[kept]
-        yield FeatureChunk(encoding.rows(kept), chunk.rows[kept], beside, exposures, chunk.rows[strange], other)
+        yield FeatureChunk(encoding.rows(kept), chunk.rows[kept], beside, exposures, chunk.rows[strange], found)
     if first:
         raise InputError(
             f"{first[0].message} In file={str(table.path)!r}. Rows with such a category: {many}. To predict the "
             "others, skip them (--unknown skip), or ignore the column there (--unknown other)."
         )
+
+
+def _check_without(table: ReadTable, schema: Schema, without: Sequence[str]) -> None:
+    """Refuse a column of the schema that the file lacks, unless it is in `without`, and there what the file has, or
+    what the schema has no value for where it is missing.
+    """
+    there = table.places([column.name for column in schema.columns])
+    lacking = [column for column in schema.columns if column.name not in there]
+    optional = [column.name for column in lacking if column.missing in ("indicator", "fill")]
+    for name in without:
+        if name not in optional:
+            raise InputError(
+                "Expected a column that the file lacks and that the schema has a value for where it is missing (of "
+                f"those: {', '.join(map(brief, optional)) or 'none'}), got without={brief(name)}."
+            )
+    for name in (column.name for column in lacking if column.name not in without):
+        advice = f" To have it count as missing in every row: --without {name}." if name in optional else ""
+        raise InputError(f"Expected a column {brief(name)} in file={str(table.path)!r}. {columns_of(table)}{advice}")
+    expect(len(there) > 0, "at least one column of the schema in the file", columns=len(there))
+
+
+def _with_missing(
+    table: ReadTable, names: Sequence[str], without: Sequence[str], markers: Sequence[str]
+) -> Iterator[Chunk]:
+    """The chunks of these columns; those in `without` are missing in every row."""
+    for chunk in table.chunks([name for name in names if name not in without], markers):
+        read = iter(chunk.cells)
+        cells = [missing_cells(len(chunk.rows)) if name in without else next(read) for name in names]
+        yield Chunk(chunk.rows, tuple(cells))
 
 
 def _new_categories(schema: Schema, encoding: Encoding, chunk: Chunk) -> Bools:
