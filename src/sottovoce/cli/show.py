@@ -1,11 +1,12 @@
 """`sottovoce show`: the content of a model file, as text or JSON."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from sottovoce.settings import plain
+from sottovoce.errors import expect
+from sottovoce.settings import check_choice, plain
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model
@@ -19,6 +20,12 @@ def show(
     ],
     every: Annotated[bool, typer.Option("--all", help="Show every coefficient, not only the largest.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            help="Print the model as a formula for new rows in a database or a spreadsheet: sql or spreadsheet."
+        ),
+    ] = None,
 ) -> None:
     """Say what a model predicts, what it promises to the rows it was learnt from, its coefficients, and its origin.
 
@@ -27,8 +34,15 @@ def show(
     from sottovoce.cli.output import print_json
     from sottovoce.files import models
 
+    expect(formula is None or not (json or every), "--formula without --json and --all", formula=formula)
     loaded = models.load(model)
-    if json:
+    if formula is not None:
+        from sottovoce.files.models.formula import Form
+        from sottovoce.files.models.formula import formula as written
+
+        check_choice("formula", formula, get_args(Form))
+        print(written(loaded, cast("Form", formula)))
+    elif json:
         print_json(_facts(loaded))
     else:
         _show(loaded, every)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from sottovoce.errors import InputError, UnsupportedError, expect
+from sottovoce.files.models.by_columns import encoded, missing_numbers, obstacle
 from sottovoce.files.models.model import Model
-from sottovoce.files.schema import Boolean, Categorical, Column, Numeric, Schema
-from sottovoce.files.schema.cells import Encoded
+from sottovoce.files.schema import Boolean, Categorical, Numeric, Schema
 from sottovoce.files.schema.encoding import UNIT
 from sottovoce.files.schema.findings import Finding
 from sottovoce.problem.losses import Poisson
@@ -57,7 +57,7 @@ def to_onnx(model: Model, inputs: Inputs | None = None) -> "onnx.ModelProto":
     """
     expect(inputs in (None, *get_args(Inputs)), f"inputs among {', '.join(get_args(Inputs))}", inputs=inputs)
     graph = _Graph()
-    reason = _not_in_a_graph(model.schema)
+    reason = obstacle(model.schema)
     if inputs == "columns" and reason is not None:
         raise UnsupportedError(f"Expected columns that can be put into a graph, got {reason}. Use inputs='features'.")
     if inputs == "features" or reason is not None:
@@ -68,18 +68,6 @@ def to_onnx(model: Model, inputs: Inputs | None = None) -> "onnx.ModelProto":
         z, valid = _of_columns(graph, model, model.schema)
     _answers(graph, model, z, valid)
     return graph.model(model)
-
-
-def _not_in_a_graph(schema: Schema | None) -> str | None:
-    """Why the columns cannot be inputs; None if they can."""
-    if schema is None:
-        return "no schema"
-    for column in schema.columns:
-        if not isinstance(column, Numeric | Categorical | Boolean):
-            return f"dates in column {column.name!r}"
-        if isinstance(column, Categorical) and column.first is not None:
-            return f"codes that are cut to {column.first} characters in column {column.name!r}"
-    return None
 
 
 class _Graph:
@@ -176,24 +164,9 @@ def _factor(graph: _Graph, schema: Schema, square: str) -> str:
     return graph.add("Div", longest, graph.add("Max", graph.add("Sqrt", square), longest))
 
 
-def _encode(column: Column, texts: Sequence[str | None], markers: Sequence[str] = ()) -> Encoded:
-    """These texts as the column itself encodes them; None and the markers are missing values."""
-    import pyarrow as pa
-
-    from sottovoce.files.schema.arrow import cells_of
-
-    return column.encode(cells_of(pa.array(texts, pa.string()), markers))
-
-
 def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) -> _Entry:
-    import pyarrow as pa
-
-    from sottovoce.files.schema.arrow import cells_of
-
-    missing, (place_of, value_of, found) = graph.add("IsNaN", x), _encode(column, [None])
-    # Numbers may be declared to mean a missing value.
-    markers = cells_of(pa.array(list(schema.missing_values), pa.string()), (), schema.file.decimal).numbers()
-    for marked in sorted({float(x) for x in markers if not np.isnan(x)}):
+    missing, (place_of, value_of, found) = graph.add("IsNaN", x), encoded(column, [None])
+    for marked in missing_numbers(schema):
         missing = graph.add("Or", missing, graph.add("Equal", x, graph.constant(marked)))
     finite = graph.add("Less", graph.add("Abs", x), graph.constant(np.inf))  # NaN is not below infinity
     low, high = column.bounds
@@ -201,7 +174,7 @@ def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) 
     kept = graph.add("Max", graph.add("Min", kept, graph.constant(high)), graph.constant(low))
     if column.edges is not None:
         # By the bin of the number, from tables: the reference has no feature.
-        places, values, _ = _encode(column, [repr(float(start)) for start in (column.bounds[0], *column.edges)])
+        places, values, _ = encoded(column, [repr(float(start)) for start in (column.bounds[0], *column.edges)])
         passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(column.edges)])), "INT64")
         number = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
         tables = graph.constant(first + places.astype(np.int64), np.int64), graph.constant(values)
@@ -224,7 +197,7 @@ def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Seq
     while strange in known:
         strange += "?"
     # A row of three tables for every text that means something, and one for all others.
-    place, value, found = _encode(column, [*known, strange], markers)
+    place, value, found = encoded(column, [*known, strange], markers)
     code = graph.add(
         "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=known, values_int64s=list(range(len(known))),
         default_int64=len(known),
