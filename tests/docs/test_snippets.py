@@ -9,6 +9,7 @@ import ast
 import re
 import shlex
 import warnings
+from io import StringIO
 from pathlib import Path
 from shutil import copy
 
@@ -257,8 +258,9 @@ def test_the_front_page_from_a_file_to_predictions(patients):
     assert len((patients / "predictions.csv").read_text().splitlines()) == 21
 
 
-def test_the_schema_page(patients):
+def test_the_schema_page(patients, monkeypatch):
     Path("schema.toml").unlink()
+    monkeypatch.setattr("sys.stdin", StringIO("\ny\n"))  # the answers to the review
     for line in whole("docs/how-to/schema.md"):
         assert main(shlex.split(line)[1:]) == 0, line
 

@@ -1,6 +1,7 @@
 """The tutorial's commands, run as they stand: a page that promises something must keep it."""
 
 import csv
+import io
 import json
 import re
 import shlex
@@ -55,6 +56,23 @@ def test_every_file_that_the_tutorial_points_to_is_there():
     text = (TUTORIAL / "first-model.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert (TUTORIAL / target).exists(), target
+
+
+def test_the_review_prints_what_the_page_shows(followed, capsys, monkeypatch):
+    page = (TUTORIAL / "first-model.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n\$ sottovoce (schema review .*?)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    answers = re.findall(r"(?<= > ).*$", shown[1], re.MULTILINE)
+    monkeypatch.chdir(followed)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(answers)))
+    before = Path("draft.toml").read_text()
+    assert main(shlex.split(shown[0])) == 0
+    Path("draft.toml").write_text(before)
+    came, place = " ".join(capsys.readouterr().out.split()), 0
+    # Lines break where the terminal is narrow, and what is typed is not printed.
+    for part in re.sub(r"(?<= > ).*$", "", shown[1], flags=re.MULTILINE).split("\n...\n"):
+        assert " ".join(part.split()) in came[place:]
+        place = came.index(" ".join(part.split()), place)
+    assert came.endswith("All is reviewed.")
 
 
 def test_the_draft_would_be_refused(followed, capsys):

@@ -75,7 +75,8 @@ class _Work:
             show(f"Protects everybody named in {person.column}, with at most {person.rows} rows each.")
         left_out = [line.lstrip("# ") for line in self.text.splitlines() if line.startswith(f"# {LEFT_OUT}")]
         cells = [
-            (", ".join(row.columns), row.kind, _values(row), _GAPS.get(row.found.get("missing"), "")) for row in rows
+            (", ".join(row.columns), row.kind, _values(row), _GAPS.get(str(row.found.get("missing")), ""))
+            for row in rows
         ]
         show(*left_out, "", _WARNING, Table(("column", "kind", "read from the file", "gaps"), cells))
 
@@ -95,12 +96,13 @@ class _Work:
 
     def ask(self) -> None:
         """Ask for every decision, then for the signature. The end of the input leaves the rest for another time."""
-        from sottovoce.files.schema.review import PERSON_ROWS, POSITIVE, decisions, page
+        from sottovoce.files.schema.review import PERSON_ROWS, POSITIVE, page
 
-        questions = {POSITIVE: self._ask_positive, PERSON_ROWS: self._ask_person_rows}
         try:
-            for entry in decisions(self.schema):
-                questions[entry](lambda entry=entry: entry in decisions(self.schema))
+            if POSITIVE in self.schema.unreviewed:
+                self._ask_positive()
+            if PERSON_ROWS in self.schema.unreviewed:
+                self._ask_person_rows()
             self.show_page()
             if page(self.schema):
                 self._until_done(_ANSWERS, "", self._signed, lambda: bool(page(self.schema)))
@@ -108,16 +110,23 @@ class _Work:
             show("")
         self.conclude()
 
-    def _ask_positive(self, left: Callable[[], bool]) -> None:
+    def _has(self, entry: str) -> Callable[[], bool]:
+        return lambda: entry in self.schema.unreviewed
+
+    def _ask_positive(self) -> None:
         from sottovoce.files.schema.editing import with_positive
+        from sottovoce.files.schema.review import POSITIVE
 
         classes = self.schema.classes
         assert classes is not None  # or no class could be positive
         asked = f"{self.schema.label.column}: which class is the positive one, {classes[0]} or {classes[1]}?"
-        self._until_done(asked, classes[1], lambda answer: with_positive(self.text, self.schema, answer), left)
+        self._until_done(
+            asked, classes[1], lambda answer: with_positive(self.text, self.schema, answer), self._has(POSITIVE)
+        )
 
-    def _ask_person_rows(self, left: Callable[[], bool]) -> None:
+    def _ask_person_rows(self) -> None:
         from sottovoce.files.schema.editing import with_person_rows
+        from sottovoce.files.schema.review import PERSON_ROWS
 
         person = self.schema.person
         assert person is not None  # or there would be nothing to decide
@@ -131,7 +140,7 @@ class _Work:
             f"{person.column}: at most how many rows has one of them? More rows cost more noise. 0 protects single "
             "rows, not people."
         )
-        self._until_done(asked, str(person.rows), limited, left)
+        self._until_done(asked, str(person.rows), limited, self._has(PERSON_ROWS))
 
     def _signed(self, answer: str) -> str:
         """The text after an answer to the page."""
