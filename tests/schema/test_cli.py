@@ -85,6 +85,15 @@ def test_draft_then_check(cli):
     assert cli("check", "rows.csv")[0] == 0
 
 
+def test_columns_that_names_speak_against_are_kept_if_asked(cli, tmp_path):
+    (tmp_path / "sites.csv").write_text("site,notes,age,ill\n" + "a,x,20,no\nb,y,30.5,yes\n" * 9)
+    out = cli("draft", "sites.csv", "--label", "ill")[1]
+    assert "Left out: 'site', by its name it says whose site a row is" in out
+    assert cli("draft", "sites.csv", "--label", "ill", "--keep", "site", "--force")[0] == 0
+    assert [column.name for column in Schema.load("schema.toml").columns] == ["site", "age"]
+    assert "to keep, got 'place'" in cli("draft", "sites.csv", "--label", "ill", "--keep", "place", "--force")[2]
+
+
 def test_draft_as_json(cli):
     code, out, _ = cli("draft", "rows.csv", "--label", "outcome", "--out", "new.toml", "--json")
     answer = json.loads(out)

@@ -133,7 +133,7 @@ def test_nothing_counts_as_reviewed_without_a_signature_on_all_of_it(reviewing, 
 
 def test_answers_are_kept_and_the_next_review_goes_on(reviewing, drafted):
     comments = [line for line in drafted.read_text().splitlines() if line.startswith("#")]
-    assert "Left to review: person.rows, the page to sign off." in reviewing("a")[1]
+    assert "Left to review: the rows of a person, the page to sign off." in reviewing("a")[1]
     assert Schema.load(drafted).classes == ("b", "a")
     code, out, _ = reviewing("many", "0", "days 0 365", "age 0 110", "drop f1", "y")
     assert code == 0
@@ -191,7 +191,7 @@ def test_without_questions(reviewing, drafted):
     code, out, _ = reviewing(options=["--list"])
     assert code == 0
     assert "f0, f1, f2" in out
-    assert "Left to review: label.positive, person.rows, the page to sign off." in out
+    assert "Left to review: the positive class, the rows of a person, the page to sign off." in out
     answer = json.loads(reviewing(options=["--json"])[1])
     assert answer["decisions"] == ["label.positive", "person.rows"]
     assert [row["columns"] for row in answer["page"]][3] == ["f0", "f1", "f2"]

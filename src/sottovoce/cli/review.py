@@ -86,11 +86,12 @@ class _Work:
 
     def conclude(self) -> None:
         """Say what is left to review."""
-        from sottovoce.files.schema.review import decisions, page
+        from sottovoce.files.schema.review import PERSON_ROWS, POSITIVE, decisions, page
 
-        asked, rows = decisions(self.schema), page(self.schema)
-        left = [*asked, *(["the page to sign off"] if rows else [])]
-        show("All is reviewed." if not left else f"Left to review: {', '.join(left)}. {self.path} is as you leave it.")
+        words = {POSITIVE: "the positive class", PERSON_ROWS: "the rows of a person"}
+        left = [words[entry] for entry in decisions(self.schema)]
+        left += ["the page to sign off"] if page(self.schema) else []
+        show(f"Left to review: {', '.join(left)}. Answers so far are kept." if left else "All is reviewed.")
 
     # -- with questions ------------------------------------------------------------------------------------------
 
