@@ -64,6 +64,7 @@ class _Work:
         """Print what is to be signed off, whole, and what was decided and left out."""
         from sottovoce.files.schema.draft import LEFT_OUT
         from sottovoce.files.schema.review import page
+        from sottovoce.numerals import counted
 
         rows, person = page(self.schema), self.schema.person
         if not rows:
@@ -72,7 +73,7 @@ class _Work:
         if person is None:
             show("Protects single rows, not people who have several.")
         else:
-            show(f"Protects everybody named in {person.column}, with at most {person.rows} rows each.")
+            show(f"Protects everybody named in {person.column}, with at most {counted(person.rows, 'row')} each.")
         left_out = [line.lstrip("# ") for line in self.text.splitlines() if line.startswith(f"# {LEFT_OUT}")]
         cells = [
             (", ".join(row.columns), row.kind, _values(row), _GAPS.get(str(row.found.get("missing")), ""))
