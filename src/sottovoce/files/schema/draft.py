@@ -90,7 +90,7 @@ def draft(
         )
     if not columns:
         raise InputError(f"Expected a column to learn from beside the label in file={str(path)!r}, got {left_out}.")
-    # Left out by name or not: of two such columns, the first says whose a row is.
+    # Of several columns that say whose a row is, the first.
     people = [seen.name for seen in all_seen if seen.name in left_out and names.role(seen.name) == "person"]
     person = Person(column=people[0], rows=1) if people else None
     read += [] if person is None else [PERSON_ROWS]
@@ -116,7 +116,7 @@ def _column(seen: Seen, bins: int | None, keep: bool) -> Column | str:
     if seen.dated:
         return _age(seen, missing, bins)
     if seen.different and not keep:
-        return "its whole numbers are all different, as those of an identifier. If it is a quantity, draft with --keep"
+        return "its whole numbers are all different, as those of an identifier. If it is a quantity, say --keep"
     if seen.numeric and not _is_coded(seen):
         bounds = _bounds(seen.name, seen.low, seen.high)
         return "its numbers are too large" if bounds is None else _ranged(Numeric, seen.name, missing, bounds, bins)
