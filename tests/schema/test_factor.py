@@ -84,7 +84,7 @@ def test_larger_weights_are_cut_to_the_bound_where_the_schema_says_so(written):
     lines = [f"20,yes,{w},1,x,p{i}" for i, w in enumerate(["4.01", "1e300", "4", "0.5"])]
     path = written(table(*lines))
     np.testing.assert_array_equal(files.encode(path, cut).factors.weights, [1.0, 1.0, 1.0, 0.125])
-    report = files.check(path, cut)
+    report = check(path, cut)
     assert report.fits
     assert [(one.column, one.finding, one.cells) for one in report.counts] == [("w", Finding.CLIPPED, 2)]
     for cell in ("0", "-5", "", "many"):
