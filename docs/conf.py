@@ -5,6 +5,7 @@ Pages are plain Markdown. What is public is read off the package; its docstrings
 
 import inspect
 import re
+from itertools import groupby
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -110,6 +111,8 @@ NAVIGATION = {
 
 ARRAY = re.compile(r"[\w.~]*ndarray\[tuple\[[\w.~]*Any, \.\.\.\], [\w.~]*dtype\[[\w.~]+\]\]")
 LOGGER = logging.getLogger(__name__)
+ROW = re.compile(r"\\\| .* \\\|$")  # of a Markdown table, escaped
+LONGEST = 36  # letters that are kept on one line: those of a telephone
 HEADING = re.compile(r"[A-Z]\w+:$")
 ARGUMENTS = re.compile(r"^Args:\n((?:    .*\n|\n)+)", flags=re.MULTILINE)
 NAMED = re.compile(r"^    ([\w*]+(?:, [\w*]+)*):", flags=re.MULTILINE)
@@ -153,8 +156,46 @@ def translate(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines
             parts[::2] = [re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
         written.append("".join(parts))
         before = line
+    written = laid_out(written)
     # "method", since of a property what stands before a colon would be taken for its type.
     lines[:] = GoogleDocstring(written, what="class" if what == "class" else "method").lines()
+
+
+def laid_out(written: list[str]) -> list[str]:
+    """The lines of a docstring, its Markdown tables as those of reStructuredText."""
+    found: list[str] = []
+    for table, lines in groupby(written, key=lambda line: bool(ROW.match(line))):
+        if not table:
+            found += lines
+            continue
+        heading, _, *rows = [re.split(r" \\\| ", line[3:-3]) for line in lines]
+        found += [".. list-table::", "   :header-rows: 1", ""]
+        for row in (heading, *rows):
+            found += [f"   {'-' if i else '* -'} {cell}".replace("   -", "     -") for i, cell in enumerate(row)]
+        found.append("")
+    return found
+
+
+def keep_words_whole(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Let no line of code end within an option such as --out: lines end at spaces, and in a path behind a slash."""
+    if "body" in context:
+        text = re.sub(r"(?s)<pre>.*?</pre>", lambda found: _each_word(found[0]), context["body"])
+        context["body"] = re.sub(r'(?<=<span class="pre">)[^<]+', lambda found: _by_slashes(found[0]), text)
+
+
+def _each_word(code: str) -> str:
+    """Highlighted code, with the words that have a hyphen in one piece."""
+    parts = re.split("(<[^>]*>)", code)
+    parts[::2] = [re.sub(r"\S*-\S*", lambda found: _whole(found[0]), part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _by_slashes(word: str) -> str:
+    return "<wbr>".join(_whole(part) for part in re.findall("[^/]*/|[^/]+", word))
+
+
+def _whole(word: str) -> str:
+    return f'<span class="whole">{word}</span>' if len(word) <= LONGEST else word
 
 
 def skip(app: Sphinx, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:
@@ -174,3 +215,4 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-signature", shorten)
     app.connect("autodoc-process-docstring", check_arguments)
     app.connect("autodoc-process-docstring", translate)
+    app.connect("html-page-context", keep_words_whole)
