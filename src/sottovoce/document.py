@@ -74,7 +74,7 @@ class Figure:
     """A drawing, shown on pages only: inline SVG, as `studies.report.svg.inline` makes it."""
 
     drawing: str
-    caption: str
+    caption: str = ""
 
 
 @final

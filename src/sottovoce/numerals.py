@@ -23,7 +23,8 @@ def down(value: float) -> str:
 def _round(value: float, direction: str) -> str:
     if not math.isfinite(value):
         return str(value)
-    return f"{float(Context(prec=6, rounding=direction).create_decimal(Decimal(value))):g}"
+    # Of the shortest text that reads back as the value: 0.1 is 0.1, though its bits are a little more.
+    return f"{float(Context(prec=6, rounding=direction).create_decimal(Decimal(repr(float(value))))):g}"
 
 
 def duration(seconds: float) -> str:

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import shutil
-import subprocess
 from dataclasses import fields, replace
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 
 import sottovoce as sv
 from helpers import every
+from helpers.browser import BROWSER, DESK, PHONE, Browser, fits
 from sottovoce.algorithms import analysis, ipadmm, registry, rival
 from sottovoce.algorithms.objective import ObjectivePerturbation
 from sottovoce.auditing import audit as auditing
@@ -402,7 +401,7 @@ def test_the_page_holds_every_audit_and_fetches_nothing(page):
     out, audits = page
     text = (out / "audit.html").read_text()
     assert text == audit_page(audits)
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 4  # two of each
     assert "<script" not in text
     assert not re.search(r'(src|href)="(?!#)', text)
     assert f"{audits['ipadmm'].lower:.3f}" in text
@@ -418,17 +417,11 @@ def test_rates_are_those_of_counting():
     assert np.all(true >= false)
 
 
-BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-
-
 @pytest.mark.skipif(not BROWSER, reason="needs Chromium, which is not a Python package")
 def test_a_browser_draws_it(page, tmp_path):
     out, _ = page
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={tmp_path / 'profile'}")
-    address = (out / "audit.html").as_uri()
-    dom = subprocess.run(
-        [BROWSER, *flags, "--dump-dom", address], check=True, capture_output=True, timeout=120, text=True
-    )
-    assert dom.stdout.count("<svg") == 2
+    with Browser(tmp_path / "profile") as browser:
+        for width in (PHONE, DESK):
+            seen = browser.look((out / "audit.html").as_uri(), width)
+            assert fits(seen, width), seen
+            assert seen["figures"] == 4

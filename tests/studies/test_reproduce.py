@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from pyarrow import parquet
 
+from helpers.browser import BROWSER, DESK, PHONE, Browser, fits
 from sottovoce.studies import measured
 from sottovoce.studies.reproduce import NAMES
 
@@ -94,8 +95,19 @@ def test_the_page_is_self_contained(folder):
     assert not re.search(r"@import|url\((?!#)|<script|https?://", text)
     targets = re.findall(r'href="#([^"]+)"', text)
     assert set(targets) <= set(page.ids)
-    assert text.count("<svg") == len(FIGURES)
+    # A figure for every part of a panel; of those that are files, none is missing.
+    drawn = [re.search(rf'id="{name}-\d', text) for name in FIGURES]
+    assert text.count("<svg") > len(FIGURES)
+    assert all(drawn), drawn
     assert text.index("Verdict") < text.index("<svg")
+
+
+@pytest.mark.skipif(not BROWSER, reason="needs Chromium, which is not a Python package")
+def test_a_browser_draws_it_wide_and_narrow(folder, tmp_path):
+    with Browser(tmp_path / "profile") as browser:
+        for width in (PHONE, DESK):
+            seen = browser.look((folder / "index.html").as_uri(), width)
+            assert fits(seen, width), seen
 
 
 def test_the_verdict_is_data(folder):

@@ -134,6 +134,26 @@ class PrivacyStatement:
         """The unit in numbers, for programs; None if single rows are protected."""
         return {"rows": self.unit.changed, "sites": self.unit.sites} if self.unit.people else None
 
+    @property
+    def protected(self) -> str:
+        """Who is protected, in words: every single row, or every person."""
+        return self._words.protected
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the guarantee does not cover, in words."""
+        return (
+            "other releases from the same rows, whose costs add to this one",
+            "hyper-parameters tuned or data prepared by looking at the private rows",
+            self._words.behind,
+            "how long a run takes and when its messages are sent, which may depend on the rows",
+            "the gap between the ideal noise of the proof and the floating-point noise of a simulation",
+        )
+
+    @property
+    def _words(self) -> "_Words":
+        return _OF_PEOPLE if self.unit.people else _OF_ROWS
+
     def to_json(self) -> str:
         """All of it as strict JSON text. An infinite epsilon is null, since JSON knows no infinity."""
         return json.dumps(plain(self), indent=2, allow_nan=False)
@@ -156,7 +176,7 @@ class PrivacyStatement:
 
     def _promise(self) -> list[str]:
         """Sentences of a private run: what is protected, how well, what was released, and what is not covered."""
-        public, words = "; ".join(self.public) or "nothing", _OF_PEOPLE if self.unit.people else _OF_ROWS
+        public, words = "; ".join(self.public) or "nothing", self._words
         where = "to a person's rows, at all sites that they may be at" if self.unit.sites > 1 else "at a site"
         asked = "the run" if self.runs == 1 else f"for all {self.runs} runs together, each of which"
         factor = _up(exp(self.epsilon)) if self.epsilon < 700 else "an astronomically large number"
@@ -165,7 +185,7 @@ class PrivacyStatement:
             chance = f"{self.delta:g}, about one in {1 / self.delta:,.0f}"
             exception = f", up to an additional probability of delta = {chance}"
         return [
-            f"Protected: {words.protected}. The unit of protection is {self.unit}.",
+            f"Protected: {self.protected}. The unit of protection is {self.unit}.",
             f"The guarantee is differential privacy with epsilon = {_up(self.epsilon)} and delta = {self.delta:g}"
             f" ({asked} was asked to stay within epsilon = {self.target_epsilon:g}).",
             "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether"
@@ -175,10 +195,7 @@ class PrivacyStatement:
             f"Released: {self.released}.",
             f"What happened {where}: {self.event.words}.",
             f"Assumed public, and not protected: {public}.",
-            "Not covered: other releases from the same rows, whose costs add to this one; hyper-parameters tuned or"
-            f" data prepared by looking at the private rows; {words.behind}; how long a run takes"
-            " and when its messages are sent, which may depend on the rows; and the gap between the ideal noise of the"
-            " proof and the floating-point noise of a simulation.",
+            f"Not covered: {'; '.join(self.not_covered[:-1])}; and {self.not_covered[-1]}.",
         ]
 
     def _against(self) -> list[str]:

@@ -1,28 +1,71 @@
-"""A guarantee as parts of a document: in full, and against how many colluding sites which epsilon holds."""
+"""A guarantee as parts of a document: as a table, in full, and which epsilon holds if how many sites collude."""
 
 from math import isfinite
 
-from sottovoce.document import Part, Table, Words
-from sottovoce.numerals import up
+from sottovoce.document import Cell, Folded, Part, Table, Words
+from sottovoce.numerals import counted, up
 from sottovoce.privacy.observers import NONE, Sight
 from sottovoce.privacy.statement import PrivacyStatement, milestones
 
 
 def guarantee(privacy: PrivacyStatement) -> list[Part]:
-    """The statement in full, and its table where epsilon depends on who colludes."""
-    return [Words(privacy.prose(), "plain" if privacy.private else "bad"), *observers(privacy.observers)]
+    """The statement as a table; folded below it its full text and, where epsilon depends on how many sites collude, a
+    table of that. A statement without a guarantee is a warning instead, and nothing of it is folded.
+    """
+    if not privacy.private:
+        return [Words(privacy.prose(), "bad")]
+    by_sites = observers(privacy.observers)
+    return [
+        _table(privacy),
+        Folded("The whole statement", [Words(privacy.prose())]),
+        *([Folded("Epsilon by the number of colluding sites", by_sites)] if by_sites else []),
+    ]
+
+
+def _table(privacy: PrivacyStatement) -> Table:
+    """What is protected, against whom, at which epsilon, what is assumed, and what is not covered."""
+    whole = "the whole run" if privacy.runs == 1 else f"all {privacy.runs} runs together"
+    more: list[tuple[str, str]] = []
+    if len(privacy.observers) > 1 and (worst := privacy.observers[-1]).colluding > _assumed(privacy.observers):
+        epsilon = f"epsilon = {up(worst.epsilon)}" if isfinite(worst.epsilon) else "no guarantee"
+        more = [("if more collude", f"{epsilon} against all {counted(worst.colluding, 'other site')}")]
+    rows = [
+        ("protected", f"{privacy.protected}: {privacy.unit}"),
+        ("against", _against(privacy.observers)),
+        ("epsilon", f"{up(privacy.epsilon)} at delta = {up(privacy.delta)}, for {whole}"),
+        *more,
+        ("assumed public", "; ".join(privacy.public) or "nothing"),
+        *(("note", note) for note in privacy.notes),
+        ("not covered", "; ".join(privacy.not_covered)),
+    ]
+    cells: list[tuple[Cell, ...]] = [(Words(name, "strong"), text) for name, text in rows]
+    return Table((), cells)
+
+
+def _against(sights: tuple[Sight, ...]) -> str:
+    """Against whom the statement's own epsilon holds, in words."""
+    if not sights:
+        return "whoever sees all that was released"
+    if len(sights) == 1:
+        others = f" and all {counted(sights[0].colluding, 'other site')} together" if sights[0].colluding else ""
+        return f"whoever carries the messages{others}"
+    return f"whoever carries the messages together with at most {counted(_assumed(sights), 'other site')}, as assumed"
+
+
+def _assumed(sights: tuple[Sight, ...]) -> int:
+    """How many colluding sites the statement's own epsilon holds against."""
+    return max(line.colluding for line in sights if line.noise >= 1)
 
 
 def observers(sights: tuple[Sight, ...]) -> list[Part]:
     """A table of epsilon by the number of colluding sites; nothing where epsilon does not depend on it."""
     if len(sights) < 2:
         return []
-    assumed = max((line.colluding for line in sights if line.noise >= 1), default=None)
     rows = [
         (
             str(line.colluding),
             up(line.epsilon) if isfinite(line.epsilon) else NONE,
-            "assumed" if line.colluding == assumed else "",
+            "assumed" if line.colluding == _assumed(sights) else "",
         )
         for line in milestones(sights)
     ]

@@ -9,7 +9,8 @@ from sottovoce.document import NOTHING, Table
 
 MOST_LINES = 8
 _MOST_POINTS, _MOST_ROWS = 240, 300
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 58, 12, 10, 34  # of a chart, in its own units
+# Of a chart, in its own units; letters are larger on a narrow page, and fit all the same.
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 222, 70, 14, 10, 46
 
 
 @final

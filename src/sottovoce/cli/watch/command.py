@@ -167,27 +167,19 @@ class WatchedSite:
 
 
 def read_terms(file: Path) -> "PageTerms":
-    """The guarantee of an agreement file, and against how many colluding sites it holds."""
+    """The guarantee of an agreement file, with what it assumes."""
     from sottovoce.cli.watch.page import PageTerms
     from sottovoce.federation.agreement import toml_file
     from sottovoce.files.models.from_site import statement_of
-    from sottovoce.numerals import counted, up
-    from sottovoce.privacy.words import observers
+    from sottovoce.privacy.words import guarantee
 
     agreement = toml_file.load(file)
     privacy = statement_of(agreement, agreement.names[0])  # the same at all sites: it follows from agreed numbers
-    assumed = agreement.algorithm.colluders(len(agreement.sites))
-    # Never without what it rests on.
-    condition = (
-        "" if assumed is None else f", if at most {counted(assumed, 'site')} colluded with whoever carries the messages"
-    )
     return PageTerms(
         digest=agreement.digest().hex(),
         name=agreement.name,
         way=agreement.algorithm.way.label,
-        promise=f"epsilon = {up(privacy.epsilon)} at delta = {up(privacy.delta)}{condition}",
-        prose=privacy.prose(),
-        observers=observers(privacy.observers),
+        guarantee=guarantee(privacy),
     )
 
 

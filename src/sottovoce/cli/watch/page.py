@@ -25,6 +25,7 @@ from sottovoce.studies.report.rendering import render_page, source
 
 PARTS = ("spoken", "facts", "status", "waits", "heard", "sums", "pace", "guarantee", "news")
 _MOST_ROWS = 300
+_ALL = "all sites"  # of which the same is true
 
 
 @final
@@ -36,17 +37,13 @@ class PageTerms:
         digest: of the agreement. Logs of another one get nothing of this.
         name: what the sites call it.
         way: how its runs speak.
-        promise: what the whole run costs a site, in short, and under which condition.
-        prose: the guarantee, in words.
-        observers: a table of epsilon by the number of colluding sites; empty where it holds against all.
+        guarantee: of the whole run to every site, as `privacy.words.guarantee` describes it.
     """
 
     digest: str
     name: str
     way: str
-    promise: str
-    prose: str
-    observers: Sequence[Part]
+    guarantee: Sequence[Part]
 
 
 def page(
@@ -239,15 +236,20 @@ def _waits(stories: Sequence[SiteStory], at: Sequence[float]) -> Table:
 
 
 def _digests(stories: Sequence[SiteStory]) -> Table:
-    """The newest rounds: the transcript of each site, shortened as people read it to each other."""
+    """The newest rounds: the transcript of each site, or of all where they are the same."""
     run = common_run(stories)
     shown = [story for story in stories if story.run == run][:MOST_LINES]
     newest = sorted({k for story in shown for k in story.done}, reverse=True)[:12]
-    rows = [
-        (str(k), *(story.done[k].transcript[:16] or NOTHING if k in story.done else NOTHING for story in shown))
-        for k in newest
-    ]
-    return Table(("round", *(story.name for story in shown)), rows, frozenset({0}))
+    columns = {story.name: [_digest(story, k) for k in newest] for story in shown}
+    if len(columns) > 1 and len({tuple(cells) for cells in columns.values()}) == 1:
+        columns = {_ALL: next(iter(columns.values()))}
+    rows = [(str(k), *(cells[i] for cells in columns.values())) for i, k in enumerate(newest)]
+    return Table(("round", *columns), rows, frozenset({0}))
+
+
+def _digest(story: SiteStory, k: int) -> str:
+    """The transcript of a round, as far as people read it to each other."""
+    return story.done[k].transcript[:16] or NOTHING if k in story.done else NOTHING
 
 
 # -- over the rounds --------------------------------------------------------------------------------------------------
@@ -262,7 +264,7 @@ def _sums(stories: Sequence[SiteStory]) -> Chart | None:
     }
     first = next(iter(series.values()), {})
     if len(series) > 1 and all(other == first for other in series.values()):
-        series = {"all sites": first}
+        series = {_ALL: first}
     return chart(series, "Size", lambda value: f"{value:.4g}")
 
 

@@ -12,52 +12,55 @@ from sottovoce import __version__
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import Verdict, claimed_curve
 from sottovoce.auditing.table import table_of
-from sottovoce.document import Document, Figure, Section, Words
+from sottovoce.document import Document, Figure, FigureRow, Section, Words
 from sottovoce.settings import plain
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report.rendering import page_of
-from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
+from sottovoce.studies.report.style import COLUMN, CYCLE, DASHES, INK, style
 from sottovoce.studies.report.svg import inline, picture
 
 PAGE, DATA = "audit.html", "audit.json"
 _POINTS = 400  # of a curve
 
 
-def drawn(audit: Verdict) -> Drawing:
-    """Both distributions of scores, and the trade-off curve."""
+def score_figure(audit: Verdict) -> Drawing:
+    """Both distributions of scores, and the threshold."""
     with style():
-        figure = Drawing(figsize=(7.2, 2.9))
-        left, right = figure.subplots(1, 2)
+        figure = Drawing(figsize=(COLUMN, 2.9))
+        axes = figure.add_subplot()
         both = np.concatenate([audit.first, audit.second])
         low, high = np.quantile(both, [0.0005, 0.9995]).tolist()
         bins = np.linspace(low, high, 61).tolist()
         for scores, colour, name in ((audit.first, CYCLE[0], "first row"), (audit.second, CYCLE[1], "second row")):
-            left.hist(scores, bins=bins, density=True, histtype="step", color=colour, label=name, linewidth=1.3)
-        left.axvline(audit.threshold, color=INK, linewidth=0.8, linestyle=DASHES[2], label="threshold")
-        left.set_xlabel("score")
-        left.set_yticks([])
-        left.set_title("scores in the two worlds")
+            axes.hist(scores, bins=bins, density=True, histtype="step", color=colour, label=name, linewidth=1.3)
+        axes.axvline(audit.threshold, color=INK, linewidth=0.8, linestyle=DASHES[2], label="threshold")
+        axes.set_xlabel("score")
+        axes.set_yticks([])
+        axes.set_title("scores in the two worlds")
+        figure.legend(loc="outside lower left", ncols=3)
+    return figure
+
+
+def curve_figure(audit: Verdict) -> Drawing:
+    """The trade-off curve, as seen and as claimed."""
+    with style():
+        figure = Drawing(figsize=(COLUMN, 2.9))
+        axes = figure.add_subplot()
         # In normal quantiles, where a Gaussian claim is a straight line and its distance from the diagonal is mu.
-        right.plot([-3, 3], [-3, 3], color=INK, linewidth=0.6)
+        axes.plot([-3, 3], [-3, 3], color=INK, linewidth=0.6)
         false, true = rates(audit.first, audit.second)
-        right.plot(_spread(false), _spread(true), color=CYCLE[0], label="seen")
+        axes.plot(_spread(false), _spread(true), color=CYCLE[0], label="seen")
         grid = np.linspace(0.001, 0.999, _POINTS)
-        right.plot(
-            _spread(grid),
-            _spread(claimed_curve(audit.claim, grid)),
-            color=CYCLE[1],
-            linestyle=DASHES[1],
-            label="claimed",
-        )
+        claimed = _spread(claimed_curve(audit.claim, grid))
+        axes.plot(_spread(grid), claimed, color=CYCLE[1], linestyle=DASHES[1], label="claimed")
         ticks = np.array([0.01, 0.1, 0.5, 0.9, 0.99])
-        for axis in (right.xaxis, right.yaxis):
+        for axis in (axes.xaxis, axes.yaxis):
             axis.set_ticks(ndtri(ticks).tolist(), [f"{100 * t:g} %" for t in ticks.tolist()])
-        right.set_xlim(-2.6, 2.6)
-        right.set_ylim(-2.6, 2.6)
-        right.set_xlabel("passes, first row")
-        right.set_title("passes, second row")
-        left.legend(loc="upper left")
-        right.legend(loc="lower right")
+        axes.set_xlim(-2.6, 2.6)
+        axes.set_ylim(-2.6, 2.6)
+        axes.set_xlabel("passes, first row")
+        axes.set_title("passes, second row")
+        figure.legend(loc="outside lower left", ncols=2)
     return figure
 
 
@@ -86,15 +89,22 @@ def audit_page(audits: Mapping[str, Verdict]) -> str:
         "that were there, in the round where it looks smallest: at least 1 if the claim holds, up to chance, and if "
         "noise is normal."
     )
-    caption = (
-        "Left: scores in the two worlds, and the threshold that was fixed beforehand. Right: how many of the second "
-        "world's runs pass, where so many of the first world's do; the claim allows no more than the dashed line."
-    )
+    captions = {
+        "scores": (score_figure, "Scores in the two worlds, and the threshold that was fixed beforehand."),
+        "curve": (
+            curve_figure,
+            "How many of the second world's runs pass, where so many of the first world's do; the claim allows no more "
+            "than the dashed line.",
+        ),
+    }
     sections = []
     for number, (attacked, one) in enumerate(audits.items()):
-        drawing = inline(picture(drawn(one), "svg").decode(), f"audit-{number}-f")
+        drawn = [
+            Figure(inline(picture(draw(one), "svg").decode(), f"audit-{number}-{name}"), caption)
+            for name, (draw, caption) in captions.items()
+        ]
         words = Words(one.prose(), "bad" if one.alarm else "plain")
-        sections.append(Section(f"audit-{number}", attacked, [words, Figure(drawing, caption)]))
+        sections.append(Section(f"audit-{number}", attacked, [words, FigureRow(drawn)]))
     return page_of(
         Document(
             "Audit: what an observer can really tell",

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
 from sottovoce.studies.panels import Panel, PanelPoint
-from sottovoce.studies.report.style import CYCLE, DASHES, INK, MARKERS, style
+from sottovoce.studies.report.style import COLUMN, CYCLE, DASHES, INK, MARKERS, style
 from sottovoce.studies.statistics import interval
 
 _WIDE = 7.2
@@ -31,40 +31,61 @@ class Look(NamedTuple):
 
 
 def draw_panel(panel: Panel, optimum: float | None = None) -> Figure:
-    """The figure of a panel that has results. `optimum` is drawn as a line where it is in reach."""
+    """The figure of a panel that has results, for a paper. `optimum` is drawn as a line where it is in reach."""
+    facets = _facets(panel)
+    columns = 2 if panel.shape == "curves" and len(facets) > 1 else 1
+    rows = math.ceil(len(facets) / columns)
+    height = {"curves": 2.7 * rows + 0.6, "sweep": 2.9 * rows + 0.7, "categories": 3.2}[panel.shape]
     with style():
-        if panel.shape == "curves":
-            return _curves(panel, optimum)
-        return _categories(panel) if panel.shape == "categories" else _sweep(panel, optimum)
-
-
-def _sweep(panel: Panel, optimum: float | None) -> Figure:
-    """Lines over a number, one stacked part for each facet."""
-    facets = list(dict.fromkeys(point.facet for point in panel.measured()))
-    figure = Figure(figsize=(_WIDE, 2.9 * len(facets) + 0.7))
-    stack = figure.subplots(len(facets), 1, squeeze=False, sharex=True)[:, 0]
-    looks = _looks(panel)
-    for axes, facet in zip(stack, facets, strict=True):
-        values: list[Floats] = []
-        for series, look in looks.items():
-            here = [p for p in panel.measured() if (p.series, p.facet) == (series, facet)]
-            points = sorted(here, key=lambda p: float(p.x))
-            if points:
-                # The number of runs is the same along a line.
-                matrix = np.stack([_values(point, panel.column) for point in points], axis=0)
-                _line(axes, np.array([float(p.x) for p in points]), matrix, look, series, marks=True)
-                values.append(matrix)
-        _finish(axes, values, optimum)
-        axes.set_title(facet)
-        axes.set_ylabel("risk")
-    _ticks(stack[-1], panel)
-    stack[-1].set_xlabel(panel.xlabel)
-    _legend(figure, stack[0], 2)
+        figure = Figure(figsize=(_WIDE, height))
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
+        for axes, facet in zip(grid.flat, facets, strict=False):
+            _draw_part(axes, panel, facet, optimum)
+        for axes in grid.flat[len(facets) :]:
+            axes.set_visible(False)
+        for axes in grid[-1]:
+            _label(axes, panel)
+        for row in grid:
+            row[0].set_ylabel("risk")
+        _legend(figure, grid.flat[0], 2 if panel.shape == "sweep" else 4)
     return figure
 
 
-def _ticks(axes: Axes, panel: Panel) -> None:
-    """Whole numbers along a linear axis; 1, 2 and 5 times powers of ten along a logarithmic one."""
+def draw_parts(panel: Panel, optimum: float | None = None) -> list[Figure]:
+    """The same, for a page: each part of the panel as a figure of its own, one column wide."""
+    figures = []
+    for facet in _facets(panel):
+        with style():
+            figure = Figure(figsize=(COLUMN, 2.6 + 0.16 * len(_looks(panel))))
+            axes = figure.add_subplot()
+            _draw_part(axes, panel, facet, optimum)
+            _label(axes, panel)
+            axes.set_ylabel("risk")
+            if panel.shape == "categories":
+                axes.tick_params(axis="x", labelsize=7, labelrotation=30)
+            _legend(figure, axes, 1)
+        figures.append(figure)
+    return figures
+
+
+def _facets(panel: Panel) -> list[str]:
+    """The parts of the figure, in order; dots side by side are one part."""
+    facets = list(dict.fromkeys(point.facet for point in panel.measured()))
+    return facets[:1] if panel.shape == "categories" else facets
+
+
+def _draw_part(axes: Axes, panel: Panel, facet: str, optimum: float | None) -> None:
+    """One part of a panel, without labels."""
+    {"curves": _curves, "categories": _categories, "sweep": _sweep}[panel.shape](axes, panel, facet, optimum)
+
+
+def _label(axes: Axes, panel: Panel) -> None:
+    """The label along x, and whole numbers along a linear axis; 1, 2 and 5 times powers of ten along a logarithmic one.
+    Names along x stay as they are.
+    """
+    axes.set_xlabel(panel.xlabel)
+    if panel.shape == "categories":
+        return
     if not panel.log_x:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return
@@ -74,46 +95,42 @@ def _ticks(axes: Axes, panel: Panel) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _curves(panel: Panel, optimum: float | None) -> Figure:
-    """Risk over rounds, one part for each facet, two beside each other."""
-    facets = list(dict.fromkeys(point.facet for point in panel.measured()))
-    columns = 2 if len(facets) > 1 else 1
-    rows = math.ceil(len(facets) / columns)
-    figure = Figure(figsize=(_WIDE, 2.7 * rows + 0.6))
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
-    looks = _looks(panel)
-    for axes, facet in zip(grid.flat, facets, strict=False):
-        values = []
-        for point in panel.measured():
-            if point.facet == facet:
-                assert point.result is not None
-                rounds, matrix = point.result.curve(panel.column)
-                matrix = _cap(matrix)
-                _line(axes, rounds, matrix, looks[point.series], point.series)
-                values.append(matrix)
-        _finish(axes, values, optimum)
-        # Early rounds can be a hundred times worse than the end, which is what is compared.
-        if panel.cut_at is not None:
-            axes.set_ylim(top=panel.cut_at * max(float(matrix[-1].mean()) for matrix in values))
-        axes.set_title(facet)
-    for axes in grid.flat[len(facets) :]:
-        axes.set_visible(False)
-    for axes in grid[-1]:
-        _ticks(axes, panel)
-        axes.set_xlabel(panel.xlabel)
-    for row in grid:
-        row[0].set_ylabel("risk")
-    _legend(figure, grid.flat[0], 4)
-    return figure
+def _sweep(axes: Axes, panel: Panel, facet: str, optimum: float | None) -> None:
+    """Lines over a number."""
+    values: list[Floats] = []
+    for series, look in _looks(panel).items():
+        here = [p for p in panel.measured() if (p.series, p.facet) == (series, facet)]
+        points = sorted(here, key=lambda p: float(p.x))
+        if points:
+            # The number of runs is the same along a line.
+            matrix = np.stack([_values(point, panel.column) for point in points], axis=0)
+            _line(axes, np.array([float(p.x) for p in points]), matrix, look, series, marks=True)
+            values.append(matrix)
+    _finish(axes, values, optimum)
+    axes.set_title(facet)
 
 
-def _categories(panel: Panel) -> Figure:
+def _curves(axes: Axes, panel: Panel, facet: str, optimum: float | None) -> None:
+    """Risk over rounds."""
+    looks, values = _looks(panel), list[Floats]()
+    for point in panel.measured():
+        if point.facet == facet:
+            assert point.result is not None
+            rounds, matrix = point.result.curve(panel.column)
+            matrix = _cap(matrix)
+            _line(axes, rounds, matrix, looks[point.series], point.series)
+            values.append(matrix)
+    _finish(axes, values, optimum)
+    # Early rounds can be a hundred times worse than the end, which is what is compared.
+    if panel.cut_at is not None:
+        axes.set_ylim(top=panel.cut_at * max(float(matrix[-1].mean()) for matrix in values))
+    axes.set_title(facet)
+
+
+def _categories(axes: Axes, panel: Panel, facet: str, optimum: float | None) -> None:  # noqa: ARG001
     """Dots with intervals, side by side within a category."""
     names = list(dict.fromkeys(str(point.x) for point in panel.measured()))
-    looks = _looks(panel)
-    figure = Figure(figsize=(_WIDE, 3.2))
-    axes = figure.add_subplot()
-    values = []
+    looks, values = _looks(panel), list[Floats]()
     for order, (series, look) in enumerate(looks.items()):
         shift = 0.0 if len(looks) == 1 else (order / (len(looks) - 1) - 0.5) * 0.5
         points = [point for point in panel.measured() if point.series == series]
@@ -125,10 +142,6 @@ def _categories(panel: Panel) -> Figure:
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.grid(False, axis="x")
     _finish(axes, values, None)
-    axes.set_xlabel(panel.xlabel)
-    axes.set_ylabel("risk")
-    _legend(figure, axes, 4)
-    return figure
 
 
 def _line(axes: Axes, x: Floats, matrix: Floats, look: Look, label: str, marks: bool = False) -> None:

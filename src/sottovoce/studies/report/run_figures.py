@@ -12,61 +12,65 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sottovoce.arrays import Floats
-from sottovoce.files.models import Model
-from sottovoce.files.models.coefficients import coefficients
 from sottovoce.files.models.inference import INTERCEPT, Inference
 from sottovoce.privacy.observers import Sight
 from sottovoce.studies.report.run_words import OUTPUTS
-from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
+from sottovoce.studies.report.style import COLUMN, CYCLE, DASHES, INK, style
 from sottovoce.tally import PrivateEvaluation
 
 Columns = Mapping[str, Sequence[Any]]
-_WIDE = 7.2
 _MOST_COEFFICIENTS = 25
-_MOST_SITES = 60
+_MOST_SITES, _MOST_LETTERS = 60, 24
 
 
-def learning(history: Columns, optimum: float | None, named: str) -> Figure:
-    """Risk and, in classification, accuracy over the rounds."""
-    meant = [name for name in ("risk", "accuracy") if _finite(history[f"{name}_last"])]
+def learning(history: Columns, score: str, outputs: Sequence[str], optimum: tuple[float, str] | None) -> Figure:
+    """A score over the rounds: "risk" or "accuracy", with a line for each output and one for the optimum, which comes
+    with its name.
+    """
     with style():
-        figure = Figure(figsize=(_WIDE, 2.9))
-        grid = figure.subplots(1, len(meant), squeeze=False)[0]
-        for axes, name in zip(grid, meant, strict=True):
-            for number, output in enumerate(("last", "average", "consensus")):
-                _curve(axes, history, f"{name}_{output}", OUTPUTS[output], number)
-            axes.set_title("mean loss" if name == "risk" else "accuracy")
+        figure = Figure(figsize=(COLUMN, 2.2 + 0.16 * len(outputs)))
+        axes = figure.add_subplot()
+        for number, output in enumerate(outputs):
+            _curve(axes, history, f"{score}_{output}", OUTPUTS[output], number)
+        axes.set_title("mean loss" if score == "risk" else "accuracy")
         if optimum is not None:
-            grid[0].axhline(optimum, color=INK, linewidth=0.8, linestyle=DASHES[2], label=named)
-        handles, labels = grid[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+            axes.axhline(optimum[0], color=INK, linewidth=0.8, linestyle=DASHES[2], label=optimum[1])
+        figure.legend(loc="outside lower left", ncols=1)
+    return figure
+
+
+def disagreement(history: Columns) -> Figure:
+    """How far sites are from their consensus, over the rounds."""
+    with style():
+        figure = Figure(figsize=(COLUMN, 2.4))
+        axes = figure.add_subplot()
+        _curve(axes, history, "disagreement", "", 0)
+        axes.set_ylim(bottom=0)
+        axes.set_title("distance between a site and the consensus")
     return figure
 
 
 def spending(history: Columns, target: float) -> Figure:
-    """Disagreement of the sites and epsilon spent, over the rounds."""
+    """Epsilon spent, over the rounds."""
     with style():
-        figure = Figure(figsize=(_WIDE, 2.6))
-        left, right = figure.subplots(1, 2)
-        _curve(left, history, "disagreement", "", 0)
-        left.set_title("distance between a site and the consensus")
-        if _finite(history["epsilon"]):
-            _curve(right, history, "epsilon", "", 1)
-            if math.isfinite(target):
-                right.axhline(target, color=INK, linewidth=0.8, linestyle=DASHES[2])
-                # Above the line, where no curve is, and with room for it.
-                right.annotate("promised", (0.0, target), xycoords=("axes fraction", "data"), xytext=(4, 2),
-                               textcoords="offset points", ha="left", va="bottom", fontsize=7.5)  # fmt: skip
-                right.set_ylim(top=1.15 * max(target, *map(float, history["epsilon"])))
-        right.set_ylim(bottom=0)
-        right.set_title("epsilon spent")
+        figure = Figure(figsize=(COLUMN, 2.4))
+        axes = figure.add_subplot()
+        _curve(axes, history, "epsilon", "", 1)
+        if math.isfinite(target):
+            axes.axhline(target, color=INK, linewidth=0.8, linestyle=DASHES[2])
+            # Above the line, where no curve is, and with room for it.
+            axes.annotate("promised", (0.0, target), xycoords=("axes fraction", "data"), xytext=(4, 2),
+                          textcoords="offset points", ha="left", va="bottom", fontsize=7.5)  # fmt: skip
+            axes.set_ylim(top=1.15 * max(target, *map(float, history["epsilon"])))
+        axes.set_ylim(bottom=0)
+        axes.set_title("epsilon spent")
     return figure
 
 
 def colluding(observers: Sequence[Sight]) -> Figure:
     """Epsilon over the number of sites that collude, of a run whose guarantee depends on it."""
     with style():
-        figure = Figure(figsize=(_WIDE, 2.6))
+        figure = Figure(figsize=(COLUMN, 2.4))
         axes = figure.add_subplot()
         axes.plot([line.colluding for line in observers], [line.epsilon for line in observers], color=CYCLE[0])
         agreed = max((line for line in observers if line.noise >= 1), key=lambda line: line.colluding)
@@ -86,7 +90,7 @@ def roc(found: PrivateEvaluation) -> Figure:
     known = [p for p in points if None not in (p.false_positive_rate.value, p.true_positive_rate.value)]
     across, up = ([getattr(p, name) for p in known] for name in ("false_positive_rate", "true_positive_rate"))
     with style():
-        figure = Figure(figsize=(_WIDE / 2, _WIDE / 2))
+        figure = Figure(figsize=(COLUMN, COLUMN))
         axes = figure.add_subplot()
         axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=DASHES[2])
         axes.plot([0, *(x.value for x in across), 1], [0, *(y.value for y in up), 1], color=CYCLE[0])
@@ -105,7 +109,7 @@ def calibration(found: PrivateEvaluation) -> Figure:
     known = [group for group in found.answer.calibration if group.observed.value is not None]
     x = [group.predicted for group in known]
     with style():
-        figure = Figure(figsize=(_WIDE / 2, _WIDE / 2))
+        figure = Figure(figsize=(COLUMN, COLUMN))
         axes = figure.add_subplot()
         axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=DASHES[2])
         low, high = ([getattr(group.observed, end) for group in known] for end in ("low", "high"))
@@ -116,44 +120,29 @@ def calibration(found: PrivateEvaluation) -> Figure:
     return figure
 
 
-def by_site(sites: Columns) -> Figure:
-    """Each site's own rows: its last model, and the consensus."""
-    score = "accuracy" if _finite(sites["accuracy_last"]) else "risk"
+def by_site(sites: Columns, same: bool) -> Figure:
+    """Each site's own rows: its last model, and the consensus; one mark where they are the same."""
+    score = "accuracy" if finite(sites["accuracy_last"]) else "risk"
     order = np.argsort(np.asarray(sites[f"{score}_consensus"]))
     if len(order) > _MOST_SITES:  # of very many, evenly spaced ones from worst to best
         order = order[np.linspace(0, len(order) - 1, _MOST_SITES).astype(int)]
-    names = [str(sites["site"][i]) for i in order]
+    names = [_short(str(sites["site"][i])) for i in order]
     with style():
-        figure = Figure(figsize=(_WIDE, 0.19 * len(names) + 1.1))
+        figure = Figure(figsize=(COLUMN, 0.19 * len(names) + (0.9 if same else 1.25)))
         axes = figure.add_subplot()
         places = np.arange(len(names))
         own, joint = (np.asarray(sites[f"{score}_{output}"])[order] for output in ("last", "consensus"))
-        axes.hlines(places, np.minimum(own, joint), np.maximum(own, joint), color=CYCLE[6], linewidth=0.8, alpha=0.6)
-        axes.plot(own, places, "o", color=CYCLE[1], label="its own last broadcast")
+        if not same:
+            low, high = np.minimum(own, joint), np.maximum(own, joint)
+            axes.hlines(places, low, high, color=CYCLE[6], linewidth=0.8, alpha=0.6)
+            axes.plot(own, places, "o", color=CYCLE[1], label="its own last broadcast")
         axes.plot(joint, places, "D", color=CYCLE[0], label="mean of all sites")
         axes.set_yticks(places, names)
         axes.set_ylim(-0.8, len(names) - 0.2)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel("accuracy" if score == "accuracy" else "mean loss")
-        figure.legend(loc="outside lower center", ncols=2)
-    return figure
-
-
-def largest_coefficients(model: Model, output: int) -> Figure:
-    """Bars of the coefficients with the largest effect on one output, with names."""
-    # The largest by size, then shown in the order of their sign.
-    found = sorted(coefficients(model).largest(output, _MOST_COEFFICIENTS), key=lambda one: one.effect[output])
-    effects = [one.effect[output] for one in found]
-    with style():
-        figure = Figure(figsize=(_WIDE, 0.19 * len(found) + 0.9))
-        axes = figure.add_subplot()
-        axes.barh(np.arange(len(found)), effects, color=[CYCLE[0 if x > 0 else 1] for x in effects], height=0.7)
-        axes.set_yticks(np.arange(len(found)), [one.feature for one in found])
-        axes.axvline(0, color=INK, linewidth=0.7)
-        axes.grid(False, axis="y")
-        meant = "a larger prediction"
-        if model.classes is not None:
-            meant = f"for {model.classes[output] if model.weights.shape[1] > 1 else model.classes[1]!r}"
-        axes.set_xlabel(f"from the lowest to the highest value: to the right, {meant}")
+        if not same:
+            figure.legend(loc="outside lower left", ncols=1)
     return figure
 
 
@@ -170,22 +159,26 @@ def forest(inference: Inference) -> Figure:
         for name in ("low", "estimate", "high")
     )
     with style():
-        figure = Figure(figsize=(_WIDE, 0.19 * max(len(shown), 1) + 0.9))
+        figure = Figure(figsize=(COLUMN, 0.3 * max(len(shown), 1) + 0.9))
         axes = figure.add_subplot()
         places = np.arange(len(shown))
         axes.hlines(places, low, high, color=CYCLE[0], linewidth=1.2)
         axes.plot(middle, places, "o", color=CYCLE[0])
         axes.axvline(0, color=INK, linewidth=0.7)
-        axes.set_yticks(places, [line.name for line in shown])
-        axes.set_ylim(-0.8, max(len(shown), 1) - 0.2)
-        axes.grid(False, axis="y")
+        # Names may be long: above its interval each has the whole width.
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        for place, line in zip(places.tolist(), shown, strict=True):
+            axes.text(0.0, place + 0.2, line.name, transform=axes.get_yaxis_transform(), ha="left", va="bottom",
+                      fontsize=7.5)  # fmt: skip
+        axes.set_ylim(-0.5, max(len(shown), 1) - 0.2)
         axes.set_xlabel(_FOREST.get(inference.family, "estimate over its standard error"))
     return figure
 
 
 _FOREST = {
-    "logistic": "logarithm of the odds ratio for one unit of the column",
-    "poisson": "logarithm of the rate ratio for one unit of the column",
+    "logistic": "log odds ratio, for one unit of the column",
+    "poisson": "log rate ratio, for one unit of the column",
 }
 
 
@@ -200,6 +193,11 @@ def _curve(axes: Axes, columns: Columns, name: str, label: str, number: int) -> 
     axes.set_xlabel("round")
 
 
-def _finite(values: Sequence[Any]) -> bool:
+def _short(name: str) -> str:
+    """A name as it fits beside an axis; tables have it whole."""
+    return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"
+
+
+def finite(values: Sequence[Any]) -> bool:
     """True if all values of a column are finite; accuracy is not in regression."""
     return bool(np.isfinite(np.asarray(values, dtype=np.float64)).all())

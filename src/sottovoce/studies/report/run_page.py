@@ -1,15 +1,12 @@
 """The page of one run: learning curves, sites, privacy cost and coefficients."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from sottovoce.document import NOTHING, Code, Document, Figure, FigureRow, Folded, Part, Section, Table, Words
-from sottovoce.files.models import Model
 from sottovoce.files.models.coefficients import NO_ERRORS
-from sottovoce.files.models.coefficients import described as bare_coefficients
 from sottovoce.files.models.inference import Inference
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.words import guarantee
@@ -21,8 +18,9 @@ from sottovoce.studies.report.run_figures import (
     by_site,
     calibration,
     colluding,
+    disagreement,
+    finite,
     forest,
-    largest_coefficients,
     learning,
     roc,
     spending,
@@ -33,6 +31,8 @@ from sottovoce.tally import PrivateEvaluation
 from sottovoce.tally.words import described
 
 PAGE = "report.html"
+_OWN = ("accuracy %, own", "loss, own")
+_ROUNDING = 1e-9  # of the size of a model
 
 
 def write_run_page(run: RunFolder, out: Path) -> None:
@@ -44,32 +44,49 @@ def write_run_page(run: RunFolder, out: Path) -> None:
 def run_page(run: RunFolder) -> str:
     """The page of one run as HTML, with everything in it: figures, tables, guarantee and settings."""
     summary, model, provenance = run.summary, run.model, run.model.provenance
-    # Goes with every figure that was computed from private rows.
-    why = (summary.get(HOLDER_ONLY) or {}).get("why")
-    marked = [] if why is None else [Words(why, "banner")]
-    also, file = "", ""
+    same = _same(run)
+    covered, files = ["the guarantee"], "the model file, which the guarantee covers"
     if run.evaluation is not None:
-        also, file = ", the private evaluation", "; and evaluation.json, which has its guarantee in it"
+        covered.append("the private evaluation")
+        files += ", and evaluation.json, which has its guarantee in it"
+    if model.inference is not None:
+        covered.append("the coefficients")
     origin = f"sottovoce {provenance.get('sottovoce')}, {provenance.get('created')}. Settings of"
     parts: list[Part] = [
         Words(f"{setting(summary)}, loss {summary['loss']}.", "soft"),
-        Words(
-            f"Everything on this page except the guarantee, the coefficients{also} and the settings was computed from "
-            "the rows without noise: keep it to yourself. You may share the model file: the guarantee below covers it, "
-            f"and nothing else here{file}.",
-            "banner",
-        ),
-        Section("scores", "Scores", [*scores(summary, model, "the model in the file"), *marked]),
+        # Once, and before any figure: who reads on, or copies, has seen it.
+        _warning(", ".join(covered), files, public=HOLDER_ONLY in summary and summary[HOLDER_ONLY] is None),
+        Section("scores", "Scores", scores(summary, model, "the model in the file")),
         *_guarantee(model.privacy),
-        *_over_the_rounds(run, marked),
-        *([] if run.sites is None else [_sites(run.sites, marked)]),
+        *_over_the_rounds(run, same),
+        *([] if run.sites is None else [_sites(run.sites, same)]),
         *([] if run.evaluation is None else [_evaluation(run.evaluation, model.privacy)]),
-        # With inference a coefficient is shown with its interval, and what is not identified has no numbers. Without,
-        # all are shown, with a note that there are no standard errors.
-        *(_bare(model) if model.inference is None else [_inference(model.inference)]),
+        # With its interval a coefficient is shown, unless it is not identified; without, none is.
+        _BARE if model.inference is None else _inference(model.inference),
         Section("settings", "Settings", [Words(f"{origin} sottovoce train --config:", "soft"), Code(run.config)]),
     ]
     return page_of(Document(title(summary), parts))
+
+
+def _warning(covered: str, files: str, public: bool) -> Words:
+    """Which parts of the page no guarantee covers, and what may be shared."""
+    said = f"Everything on this page except {covered} and the settings was computed from the rows without noise."
+    if public:
+        return Words(f"{said} These rows are public; of private rows it would be for their holder only.", "soft")
+    return Words(
+        f"{said} It is for the holder of the rows only: keep it to yourself, since no guarantee covers it. You may "
+        f"share {files}.",
+        "banner",
+    )
+
+
+_BARE = Section("coefficients", "Coefficients", [Words(f"Not shown here. {NO_ERRORS} sottovoce show lists them.")])
+
+
+def _same(run: RunFolder) -> bool:
+    """True if the models of all sites are the same up to rounding, in every round: sums are opened to all alike."""
+    distances = [*run.history["disagreement"], *([] if run.sites is None else run.sites["distance"])]
+    return max(distances, default=0.0) <= _ROUNDING * max(1.0, float(np.linalg.norm(run.model.weights)))
 
 
 def _figure(name: str, drawing: Drawing, caption: str) -> Figure:
@@ -77,45 +94,68 @@ def _figure(name: str, drawing: Drawing, caption: str) -> Figure:
 
 
 def _guarantee(privacy: PrivacyStatement) -> list[Part]:
-    words, *table = guarantee(privacy)
-    found: list[Part] = [Section("guarantee", "Guarantee", [words])]
-    if table:
-        caption = (
-            "Epsilon against whoever carries the messages together with this many colluding sites. Computed from "
-            "public numbers."
-        )
-        drawn = _figure("colluding", colluding(privacy.observers), caption)
-        found.append(Section("colluding", "If more sites collude", [drawn, *table]))
-    return found
-
-
-def _over_the_rounds(run: RunFolder, marked: Sequence[Words]) -> list[Part]:
-    summary, privacy = run.summary, run.model.privacy
-    named = summary.get("optimum", "pooled, no privacy")
-    means = "One run." if summary["runs"] == 1 else f"Means of {summary['runs']} runs; bands are their range."
-    whole = "the whole run" if privacy.runs == 1 else f"all {privacy.runs} runs together"
-    costs = f"The promised epsilon is for {whole}; the curve is the cost of the broadcasts up to each round."
-    learnt = _figure("learning", learning(run.history, summary["optimum_risk"], named), means)
-    spent = _figure("spending", spending(run.history, privacy.promised), costs)
+    said = guarantee(privacy)
+    if len(privacy.observers) < 2 or not privacy.private:
+        return [Section("guarantee", "Guarantee", said)]
+    *whole, by_sites = said
+    caption = (
+        "Epsilon against whoever carries the messages together with this many colluding sites. Computed from public "
+        "numbers."
+    )
+    drawn = FigureRow([_figure("colluding", colluding(privacy.observers), caption)])
     return [
-        Section("learning", "Learning", [learnt, *marked]),
-        Section("spending", "Agreement and cost", [spent, *marked]),
+        Section("guarantee", "Guarantee", whole),
+        Section("colluding", "If more sites collude", [drawn, by_sites]),
     ]
 
 
-def _sites(sites: Columns, marked: Sequence[Words]) -> Section:
-    drawn = _figure("sites", by_site(sites), "Models of the first run, scored on each site's own rows.")
+def _over_the_rounds(run: RunFolder, same: bool) -> list[Part]:
+    """Learning curves and the cost of the rounds; what would be a curve of zeros, or of nothing, is a sentence."""
+    summary, history, privacy = run.summary, run.history, run.model.privacy
+    means = "One run." if summary["runs"] == 1 else f"Means of {summary['runs']} runs; bands are their range."
+    whole = "the whole run" if privacy.runs == 1 else f"all {privacy.runs} runs together"
+    optimum = summary["optimum_risk"]
+    known = {"risk": None if optimum is None else (optimum, summary.get("optimum", "pooled, no privacy"))}
+    # Where all sites have the same model, its consensus is each site's last broadcast.
+    outputs = ("average", "consensus") if same else ("last", "average", "consensus")
+    learnt = [
+        _figure(f"learning-{score}", learning(history, score, outputs, known.get(score)), means)
+        for score in ("risk", "accuracy")
+        if finite(history[f"{score}_last"])
+    ]
+    drawn, words = list[Figure](), list[Words]()
+    if same:
+        words.append(Words("All sites have the same model in every round."))
+    else:
+        drawn.append(_figure("disagreement", disagreement(history), means))
+    if finite(history["epsilon"]):
+        caption = f"The promised epsilon is for {whole}; the curve is the cost of the broadcasts up to each round."
+        drawn.append(_figure("spent", spending(history, privacy.promised), caption))
+    else:
+        words.append(Words("No epsilon is drawn: there is no guarantee."))
+    return [
+        Section("learning", "Learning", [FigureRow(learnt)]),
+        Section("spending", "Cost" if same else "Agreement and cost", [*words, FigureRow(drawn)]),
+    ]
+
+
+def _sites(sites: Columns, same: bool) -> Section:
+    drawn = _figure("sites", by_site(sites, same), "Models of the first run, scored on each site's own rows.")
     # In the table are also those that the figure leaves out.
-    headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
-    rows = [
-        (str(name), f"{count:,}", _percent(own), _percent(joint), f"{loss:.4f}", f"{joint_loss:.4f}", f"{far:.3g}")
-        for name, count, own, joint, loss, joint_loss, far in zip(
-            sites["site"], sites["rows"], sites["accuracy_last"], sites["accuracy_consensus"], sites["risk_last"],
-            sites["risk_consensus"], sites["distance"], strict=True,
-        )
-    ]  # fmt: skip
-    every = Table(headings, rows, frozenset(range(1, len(headings))))
-    return Section("sites", "Sites", [drawn, *marked, Folded("All sites", [every])])
+    columns = {
+        "site": [str(name) for name in sites["site"]],
+        "rows": [f"{count:,}" for count in sites["rows"]],
+        "accuracy %, own": [_percent(share) for share in sites["accuracy_last"]],
+        "accuracy %, consensus": [_percent(share) for share in sites["accuracy_consensus"]],
+        "loss, own": [f"{loss:.4f}" for loss in sites["risk_last"]],
+        "loss, consensus": [f"{loss:.4f}" for loss in sites["risk_consensus"]],
+        "distance": [f"{far:.3g}" for far in sites["distance"]],
+    }
+    columns = {heading: cells for heading, cells in columns.items() if set(cells) != {NOTHING}}  # such as accuracy
+    every = Table(tuple(columns), list(zip(*columns.values(), strict=True)), frozenset(range(1, len(columns))))
+    if same:
+        every = every.only(*(heading for heading in columns if heading not in ("distance", *_OWN)))
+    return Section("sites", "Sites", [FigureRow([drawn]), Folded("All sites", [every])])
 
 
 def _evaluation(found: PrivateEvaluation, of_model: PrivacyStatement) -> Section:
@@ -131,22 +171,6 @@ def _evaluation(found: PrivateEvaluation, of_model: PrivacyStatement) -> Section
     return Section("evaluation", "Private evaluation", [*parts, *own])
 
 
-def _bare(model: Model) -> list[Part]:
-    """A section for each output: the largest coefficients as bars, and all of them in a table."""
-    classes = model.classes if model.weights.shape[1] > 1 else None
-    caption = (
-        "The largest by size, in the units of the columns. They are part of the released model: the guarantee covers "
-        f"them. {NO_ERRORS}"
-    )
-    found: list[Part] = []
-    for i in range(model.weights.shape[1]):
-        name = f"coefficients-{i}" if i else "coefficients"
-        drawn = _figure(name, largest_coefficients(model, i), caption)
-        every = Folded("All coefficients", bare_coefficients(model, i))
-        found.append(Section(name, f"Coefficients: {classes[i]}" if classes else "Coefficients", [drawn, every]))
-    return found
-
-
 def _inference(inference: Inference) -> Section:
     caption = (
         "Estimates with 95 % confidence intervals, which cover sampling error and privacy noise. They are computed "
@@ -155,7 +179,7 @@ def _inference(inference: Inference) -> Section:
     drawn = _figure("coefficients", forest(inference), caption)
     facts, table, *remarks = inference.described()
     every = Folded("All standard errors", [table])
-    return Section("coefficients", "Coefficients with intervals", [drawn, facts, every, *remarks])
+    return Section("coefficients", "Coefficients with intervals", [FigureRow([drawn]), facts, every, *remarks])
 
 
 def _percent(share: float) -> str:

@@ -13,7 +13,7 @@ from sottovoce.errors import InputError
 from sottovoce.settings import plain
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report import tables
-from sottovoce.studies.report.panel_figures import draw_panel
+from sottovoce.studies.report.panel_figures import draw_panel, draw_parts
 from sottovoce.studies.report.study_page import study_page
 from sottovoce.studies.report.svg import picture
 from sottovoce.studies.reproduce import Study
@@ -27,19 +27,18 @@ def write_study(study: Study, out: Path) -> None:
     drawn = [panel for panel in study.panels.values() if panel.measured() and panel.name != "table"]
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
-        pictures: dict[str, str] = {}
+        parts: dict[str, list[str]] = {}
         for panel in drawn:
             figure = draw_panel(panel, study.optimum)
-            # The page holds its figures; the files are for papers.
-            drawing = picture(figure, "svg")
-            pictures[panel.name] = drawing.decode()
-            write_whole(out / "figures" / f"{panel.name}.svg", drawing)
+            # The page holds its figures, which fit a telephone; the files are for papers.
+            parts[panel.name] = [picture(part, "svg").decode() for part in draw_parts(panel, study.optimum)]
+            write_whole(out / "figures" / f"{panel.name}.svg", picture(figure, "svg"))
             write_whole(out / "figures" / f"{panel.name}.png", picture(figure, "png"))
         panels = list(study.panels.values())
         for name, every_round in (("results", False), ("curves", True)):
             _table(out, name, tables.columns(panels, every_round=every_round))
         write_whole(out / "verdict.json", json.dumps(verdict(study), indent=2, allow_nan=False).encode() + b"\n")
-        write_whole(out / PAGE, study_page(study, pictures).encode())
+        write_whole(out / PAGE, study_page(study, parts).encode())
     except OSError as error:
         raise InputError(f"Expected a folder that can be written, got out={str(out)!r}: {error.strerror}.") from error
 

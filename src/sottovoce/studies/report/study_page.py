@@ -1,9 +1,9 @@
 """The page of a study: its figures, tables and verdicts, as HTML. It computes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sottovoce import __version__
-from sottovoce.document import Code, Document, Facts, Figure, Folded, Part, Section, Words
+from sottovoce.document import Code, Document, Facts, Figure, FigureRow, Folded, Part, Section, Words
 from sottovoce.studies.panels import Panel
 from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.svg import inline
@@ -22,8 +22,8 @@ _FILES = (
 )
 
 
-def study_page(study: Study, figures: Mapping[str, str]) -> str:
-    """The page as HTML; `figures` are SVG texts by the name of their panel."""
+def study_page(study: Study, figures: Mapping[str, Sequence[str]]) -> str:
+    """The page as HTML; `figures` are the parts of panels as SVG texts, by the name of their panel."""
     shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
     rule = f"Computed from the results by one rule, level {LEVEL}. {RULE} Differences are ours minus theirs, so that "
     judged: list[Part] = [verdicts(study.claims), Words(f"{rule}negative is better.", "soft")]
@@ -47,10 +47,11 @@ def study_page(study: Study, figures: Mapping[str, str]) -> str:
     return page_of(Document(study.title, parts))
 
 
-def _panel(panel: Panel, figures: Mapping[str, str]) -> Section:
+def _panel(panel: Panel, figures: Mapping[str, Sequence[str]]) -> Section:
     parts: list[Part] = []
     if panel.name in figures:
-        parts.append(Figure(inline(figures[panel.name], panel.name), panel.caption))
+        drawn = [Figure(inline(one, f"{panel.name}-{i}")) for i, one in enumerate(figures[panel.name])]
+        parts += [FigureRow(drawn), Words(panel.caption, "soft")]
     if panel.name in ("table", *_BESIDE):
         # With test scores where test rows were kept apart.
         tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())

@@ -6,6 +6,9 @@ from typing import Any
 
 import matplotlib as mpl
 
+# Figures of pages are so many inches wide: then their letters can be read on a telephone, and wider pages show two side
+# by side.
+COLUMN = 3.6
 INK, GRID, PAPER = "#1b1f27", "#d9dde3", "#fefefe"
 # Okabe and Ito's colours for lines that are not algorithms, in this order.
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
@@ -34,6 +37,7 @@ _RC: dict[Any, Any] = {
     "xtick.labelsize": 8.0,
     "ytick.labelsize": 8.0,
     "text.color": INK,
+    "text.parse_math": False,  # names of columns and sites may hold dollar signs
     "legend.frameon": False,
     "legend.fontsize": 8.0,
     "lines.linewidth": 1.6,

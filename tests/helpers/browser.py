@@ -1,5 +1,6 @@
 """A real browser, without a screen, that is told what to do through a pipe."""
 
+import base64
 import json
 import os
 import select
@@ -11,9 +12,34 @@ BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
 )
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 )  # fmt: skip
+PHONE, DESK = 390, 1400  # widths of a page
+
+# What sticks out of the page to the right, but for what is scrolled within a part of it; unfolded, so that all is seen.
+# And the smallest height of 8-point letters in a figure of matplotlib, whose own unit is a point.
+SEEN = """(() => {
+  document.querySelectorAll("details").forEach((one) => { one.open = true; });
+  const width = document.documentElement.clientWidth;
+  const scrolled = (one) => one && one !== document.body
+    && (["auto", "scroll", "hidden"].includes(getComputedStyle(one).overflowX) || scrolled(one.parentElement));
+  const out = [...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().width
+    && getComputedStyle(one).position !== "fixed" && one.getBoundingClientRect().right > width + 1
+    && !scrolled(one.parentElement) && !one.closest("aside"));
+  const figures = [...document.querySelectorAll("figure svg")].filter((one) => one.viewBox.baseVal?.width);
+  const scale = (one) => one.getBoundingClientRect().width / one.viewBox.baseVal.width;
+  return JSON.stringify({
+    page: document.documentElement.scrollWidth,
+    out: out.map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`),
+    figures: figures.length, letters: 8 * Math.min(...figures.map(scale)),
+  });
+})()"""
+
+
+def fits(seen, width, letters=9.5):
+    """True if the page is as wide as the window, nothing sticks out, and letters of figures are large enough."""
+    return seen["page"] == width and not seen["out"] and (seen["letters"] is None or seen["letters"] >= letters)
 
 
 class Browser:
@@ -40,8 +66,26 @@ class Browser:
         os.close(self._write)
         os.close(self._read)
 
+    def look(self, url, width, dark=False):
+        """Open a page in a window so many pixels wide, unfold all, and say what is seen: see `fits`."""
+        self.open("about:blank")
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._ask("Emulation.setEmulatedMedia", features=[scheme])
+        self._ask("Page.navigate", url=url)
+        self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
+        return json.loads(self.value(SEEN))
+
+    def picture(self):
+        """The whole page as a PNG."""
+        width, height = (self.value(f"document.documentElement.scroll{size}") for size in ("Width", "Height"))
+        whole = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        drawn = self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=whole)
+        return base64.b64decode(drawn["data"])
+
     def open(self, url):
         """Open a page, with its console listened to from the first moment on."""
+        vars(self).pop("_session", None)
         page = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
