@@ -111,7 +111,7 @@ NAVIGATION = {
 
 ARRAY = re.compile(r"[\w.~]*ndarray\[tuple\[[\w.~]*Any, \.\.\.\], [\w.~]*dtype\[[\w.~]+\]\]")
 LOGGER = logging.getLogger(__name__)
-ROW = re.compile(r"\\\| .* \\\|$")  # of a Markdown table, escaped
+ROW = re.compile(r" *\\\| .* \\\|$")  # of a Markdown table, escaped
 LONGEST = 36  # letters that are kept on one line: those of a telephone
 HEADING = re.compile(r"[A-Z]\w+:$")
 ARGUMENTS = re.compile(r"^Args:\n((?:    .*\n|\n)+)", flags=re.MULTILINE)
@@ -168,10 +168,12 @@ def laid_out(written: list[str]) -> list[str]:
         if not table:
             found += lines
             continue
-        heading, _, *rows = [re.split(r" \\\| ", line[3:-3]) for line in lines]
-        found += [".. list-table::", "   :header-rows: 1", ""]
-        for row in (heading, *rows):
-            found += [f"   {'-' if i else '* -'} {cell}".replace("   -", "     -") for i, cell in enumerate(row)]
+        first, _, *others = lines
+        margin = first[: len(first) - len(first.lstrip())]
+        found += [f"{margin}.. list-table::", f"{margin}   :header-rows: 1", ""]
+        for line in (first, *others):
+            cells = re.split(r" \\\| ", line.strip()[3:-3])
+            found += [f"{margin}   {'  - ' if i else '* - '}{cell}" for i, cell in enumerate(cells)]
         found.append("")
     return found
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sottovoce
+from helpers.browser import BROWSER, PHONE, Browser, fits
 
 ROOT = Path(__file__).parents[2]
 MODULES = [name for name in sottovoce.__all__ if ismodule(getattr(sottovoce, name))]
@@ -20,7 +21,7 @@ ITEM = re.compile(r"(?:[-*+]|\d+\.) ")
 TAGS = """
 html head meta link title script style body header footer main nav article section aside div span p a em strong small
 code pre h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table thead tbody tr th td blockquote details summary hr br img svg path
-form input label button abbr noscript symbol use circle line polyline
+form input label button abbr noscript symbol use circle line polyline wbr colgroup col
 """
 
 
@@ -106,8 +107,8 @@ class Seen(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The built site, by path. Strict: links, anchors and pages outside the navigation end it."""
+def built(tmp_path_factory):
+    """The folder of the built site. Strict: links, anchors and pages outside the navigation end it."""
     if any(find_spec(name) is None for name in ("sphinx", "furo", "myst_parser", "sphinx_copybutton")):
         pytest.skip("Sphinx is not installed: pip install --group docs")
     place = tmp_path_factory.mktemp("site")
@@ -116,7 +117,13 @@ def site(tmp_path_factory):
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return {str(path.relative_to(place)): Seen(path.read_text(encoding="utf-8")) for path in place.rglob("*.html")}
+    return place
+
+
+@pytest.fixture(scope="module")
+def site(built):
+    """The built site, by path."""
+    return {str(path.relative_to(built)): Seen(path.read_text(encoding="utf-8")) for path in built.rglob("*.html")}
 
 
 def test_nothing_is_fetched_from_elsewhere(site):
@@ -128,6 +135,32 @@ def test_nothing_is_fetched_from_elsewhere(site):
 def test_no_text_became_a_tag(site):
     for path, seen in site.items():
         assert seen.tags <= set(TAGS.split()), path
+
+
+def test_a_table_of_a_docstring_is_a_table(built):
+    text = (built / "reference" / "sottovoce.html").read_text(encoding="utf-8")
+    assert re.search(r"<td>\s*<p>NaN or infinity in a row or a label</p>\s*</td>", text)
+    for page in (built / "reference").glob("*.html"):
+        assert "| —" not in page.read_text(encoding="utf-8"), page.name  # a line below a heading, as dashes
+
+
+def test_no_line_of_code_ends_within_an_option(built):
+    text = (built / "tutorial" / "first-model.html").read_text(encoding="utf-8")
+    assert '<span class="whole">--test-data</span>' in text
+    paths = (built / "map.html").read_text(encoding="utf-8")
+    assert '<span class="whole">problem/</span><wbr><span class="whole">sites.py</span>' in paths
+
+
+@pytest.mark.skipif(not BROWSER, reason="needs Chromium, which is not a Python package")
+def test_pages_fit_a_telephone(built, tmp_path):
+    pages = ("index", "tutorial/first-model", "how-to/schema", "map", "results", "reference/sottovoce", "genindex")
+    with Browser(tmp_path / "profile") as browser:
+        for page in pages:
+            seen = browser.look((built / f"{page}.html").as_uri(), PHONE)
+            assert fits(seen, PHONE), (page, seen)
+            # Only a terminal's tables are wider than their block of code.
+            wide = "[...document.querySelectorAll('pre')].filter((one) => one.scrollWidth > one.clientWidth + 1)"
+            assert browser.value(f"{wide}.every((one) => one.closest('.highlight-text'))"), page
 
 
 def test_the_reference_names_all_that_is_public(site):

@@ -1,6 +1,9 @@
 """Documents as web pages: self-contained, figures inline, nothing fetched. Quick to import: it draws no figure."""
 
+import re
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from sottovoce.document import Document
 
@@ -15,7 +18,13 @@ _PAGES = Environment(
 )
 
 
+def _with_options_whole(text: str) -> Markup:
+    """Escaped text in which no line ends within an option such as --out."""
+    return Markup(re.sub(r"--[\w-]+", r'<span class="whole">\g<0></span>', str(escape(text))))
+
+
 _PAGES.filters["kind"] = lambda part: type(part).__name__
+_PAGES.filters["prose"] = _with_options_whole
 
 
 def page_of(document: Document) -> str:

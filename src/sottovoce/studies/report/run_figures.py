@@ -20,7 +20,8 @@ from sottovoce.tally import PrivateEvaluation
 
 Columns = Mapping[str, Sequence[Any]]
 _MOST_COEFFICIENTS = 25
-_MOST_SITES, _MOST_LETTERS = 60, 24
+_MOST_SITES = 60
+_BESIDE, _ACROSS = 24, 52  # letters of a name beside an axis, and of one that has the whole width
 
 
 def learning(history: Columns, score: str, outputs: Sequence[str], optimum: tuple[float, str] | None) -> Figure:
@@ -46,7 +47,7 @@ def disagreement(history: Columns) -> Figure:
         axes = figure.add_subplot()
         _curve(axes, history, "disagreement", "", 0)
         axes.set_ylim(bottom=0)
-        axes.set_title("distance between a site and the consensus")
+        axes.set_title("distance to the consensus")
     return figure
 
 
@@ -126,7 +127,7 @@ def by_site(sites: Columns, same: bool) -> Figure:
     order = np.argsort(np.asarray(sites[f"{score}_consensus"]))
     if len(order) > _MOST_SITES:  # of very many, evenly spaced ones from worst to best
         order = order[np.linspace(0, len(order) - 1, _MOST_SITES).astype(int)]
-    names = [_short(str(sites["site"][i])) for i in order]
+    names = [_short(str(sites["site"][i]), _BESIDE) for i in order]
     with style():
         figure = Figure(figsize=(COLUMN, 0.19 * len(names) + (0.9 if same else 1.25)))
         axes = figure.add_subplot()
@@ -169,8 +170,8 @@ def forest(inference: Inference) -> Figure:
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         for place, line in zip(places.tolist(), shown, strict=True):
-            axes.text(0.0, place + 0.2, line.name, transform=axes.get_yaxis_transform(), ha="left", va="bottom",
-                      fontsize=7.5)  # fmt: skip
+            name = _short(line.name, _ACROSS)
+            axes.text(0.0, place + 0.2, name, transform=axes.get_yaxis_transform(), va="bottom", fontsize=7.5)
         axes.set_ylim(-0.5, max(len(shown), 1) - 0.2)
         axes.set_xlabel(_FOREST.get(inference.family, "estimate over its standard error"))
     return figure
@@ -193,9 +194,9 @@ def _curve(axes: Axes, columns: Columns, name: str, label: str, number: int) -> 
     axes.set_xlabel("round")
 
 
-def _short(name: str) -> str:
-    """A name as it fits beside an axis; tables have it whole."""
-    return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"
+def _short(name: str, most: int) -> str:
+    """A name with at most so many letters; tables have it whole."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def finite(values: Sequence[Any]) -> bool:
