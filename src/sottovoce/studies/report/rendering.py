@@ -18,13 +18,13 @@ _PAGES = Environment(
 )
 
 
-def _with_options_whole(text: str) -> Markup:
-    """Escaped text in which no line ends within an option such as --out."""
-    return Markup(re.sub(r"--[\w-]+", r'<span class="whole">\g<0></span>', str(escape(text))))
+def _prose(text: str) -> Markup:
+    """Escaped text in which no line ends within an option such as --out, or a number such as 1e-05."""
+    return Markup(re.sub(r"--[\w-]+|\b[\d.]+e-\d+\b", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 _PAGES.filters["kind"] = lambda part: type(part).__name__
-_PAGES.filters["prose"] = _with_options_whole
+_PAGES.filters["prose"] = _prose
 
 
 def page_of(document: Document) -> str:
