@@ -830,7 +830,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the last sum needs no other site",
-        "federation/site/lost.py",
+        "federation/site/confirmation.py",
         "while (same := sum(end == ours.heading for end in ends.values())) < least:",
         "while (same := sum(end == ours.heading for end in ends.values())) < 1:",
         "tests/federation/test_lost_masked.py::test_sites_that_were_told_different_words_of_the_last_sum_do_not_finish",

@@ -21,8 +21,8 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.commitment import software
 from sottovoce.federation.site.runner import result_of, run_site
+from sottovoce.federation.site.software import software
 from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError
 from sottovoce.federation.transport.transport import PutOutcome, PutResult
 from sottovoce.federation.transport.wire import Envelope, Kind, Slot, digest_of, seal
@@ -208,7 +208,7 @@ def test_the_same_software_gives_the_same_gradient_or_says_that_it_is_another():
     program = (
         "import hashlib, numpy as np, sottovoce as sv\n"
         "from sottovoce.oracle.plain import Oracle\n"
-        "from sottovoce.federation.site.commitment import one_thread, software\n"
+        "from sottovoce.federation.site.software import one_thread, software\n"
         "r = np.random.default_rng(0)\n"
         "rows = r.normal(size=(20000, 50))\n"
         "sites = sv.Sites([rows / np.linalg.norm(rows, axis=1)[:, None]], [np.sign(r.normal(size=20000))])\n"
@@ -229,7 +229,7 @@ def test_the_same_software_gives_the_same_gradient_or_says_that_it_is_another():
 
 def test_a_processor_on_which_numpy_takes_other_instructions_is_another():
     """exp and tanh come out differently in a last bit with other vector instructions: the journal must see that."""
-    program = "from sottovoce.federation.site.commitment import software; print(software())"
+    program = "from sottovoce.federation.site.software import software; print(software())"
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     if not found:
         pytest.skip("numpy has no instructions to choose from here")

@@ -25,8 +25,8 @@ from sottovoce.cli.demo import demo as command
 from sottovoce.cli.demo import processes, scoring
 from sottovoce.cli.demo.demo import NAMES
 from sottovoce.cli.demo.processes import FailedError, Programs
+from sottovoce.federation.agreement.signed_text import read_signed
 from sottovoce.federation.site.events import MASKED, OWN_NOISE
-from sottovoce.federation.transport.signed_text import read_signed
 from sottovoce.files.datasets import adult_csv
 from sottovoce.numerals import up
 from sottovoce.privacy.books.ledger import Ledger

@@ -9,7 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from helpers.federations import MessageServer
-from sottovoce.cli.federation import federation_app, site_keygen
+from sottovoce.cli.federation import federation_app
+from sottovoce.cli.site.keys import site_keygen
 from sottovoce.errors import SottovoceError
 from sottovoce.federation.agreement import signing, toml_file
 from sottovoce.federation.agreement.identity import PublicKey, SigningKey

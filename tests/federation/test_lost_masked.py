@@ -11,7 +11,7 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce import models
-from sottovoce.cli.site.site import _keeping_what_was_learnt
+from sottovoce.cli.site.run import _keeping_what_was_learnt
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.formats import format_of

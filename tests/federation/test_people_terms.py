@@ -9,7 +9,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, members
-from sottovoce.cli import federation
+from sottovoce.cli import agreement as shown
 from sottovoce.cli.site import files
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError
 from sottovoce.federation.agreement import signing, toml_file
@@ -90,8 +90,8 @@ def test_terms_and_statement_say_what_dropping_a_surplus_does_not_cover():
     for made in (agreement, masked_agreement):
         cut, refusing = made(**PEOPLE | {"schema": drop}), made(**PEOPLE)
         assert DROPPED in statement_of(cut, "berlin").notes
-        assert DROPPED in federation._people(cut)
-        assert DROPPED not in (*statement_of(refusing, "berlin").notes, *federation._people(refusing))
+        assert DROPPED in shown._people(cut)
+        assert DROPPED not in (*statement_of(refusing, "berlin").notes, *shown._people(refusing))
 
 
 def test_the_grid_is_paid_for_in_every_sum_that_too_many_colluders_may_open():
@@ -169,7 +169,7 @@ def test_a_budget_for_people_takes_no_run_for_less(tmp_path):
 
 
 def test_members_are_named_in_what_people_read(capsys):
-    from sottovoce.cli.federation import tell
+    from sottovoce.cli.agreement import tell
 
     a = agreement(members()[1], **PEOPLE)
     tell(a, signing.standings(a, Path("nowhere")))

@@ -436,7 +436,7 @@ sys.path.insert(0, sys.argv[1])
 from helpers.network_worlds import MemoryWorld
 from helpers.site_runs import Federation
 import sottovoce as sv
-import sottovoce.cli.app, sottovoce.cli.site.site, sottovoce.cli.site.files, sottovoce.cli.site.view
+import sottovoce.cli.app, sottovoce.cli.site.run, sottovoce.cli.site.files, sottovoce.cli.site.view
 import sottovoce.federation.transport.jetstream
 from sottovoce.files.models.from_site import model_of
 from sottovoce import models

@@ -29,11 +29,12 @@ from sottovoce.cli import main
 from sottovoce.cli.exit_codes import EXIT_CODES, code_of, epilog
 from sottovoce.cli.site import files
 from sottovoce.cli.site import site as command
-from sottovoce.cli.site.site import site_run
+from sottovoce.cli.site.run import site_run
 from sottovoce.cli.site.view import LiveTable, PlainLines
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
+from sottovoce.federation.agreement.signed_text import read_signed
 from sottovoce.federation.operator.opening import room_for
 from sottovoce.federation.operator.server import Hosting, server_config
 from sottovoce.federation.site import caps, events, stops
@@ -43,7 +44,6 @@ from sottovoce.federation.site.seat import booked_as
 from sottovoce.federation.site.watchers import Watcher, Watchers
 from sottovoce.federation.transport import transport
 from sottovoce.federation.transport.jetstream import create_stream
-from sottovoce.federation.transport.signed_text import read_signed
 from sottovoce.files.schema import Schema
 from sottovoce.numerals import duration
 from sottovoce.privacy import Gaussian

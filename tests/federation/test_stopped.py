@@ -12,7 +12,7 @@ from helpers.site_runs import FIVE, Died, Federation, dying
 from sottovoce import models
 from sottovoce.cli.exit_codes import EXIT_CODES, code_of
 from sottovoce.cli.output import Stopped
-from sottovoce.cli.site.site import _keeping_what_was_learnt, _write
+from sottovoce.cli.site.run import _keeping_what_was_learnt, _write
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site import stops

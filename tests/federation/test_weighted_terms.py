@@ -14,8 +14,8 @@ import sottovoce as sv
 from federation.test_summing import SIZES, D, Sums, assert_same, run, simulated
 from helpers.federations import agreement, masked_agreement
 from sottovoce.cli import main
+from sottovoce.cli.agreement import _lines
 from sottovoce.cli.demo import processes
-from sottovoce.cli.federation import _lines
 from sottovoce.cli.site import files
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import toml_file

@@ -12,13 +12,16 @@ from sottovoce.cli.coefficients import coefficients
 from sottovoce.cli.dataset import dataset
 from sottovoce.cli.exit_codes import epilog
 from sottovoce.cli.export import export
-from sottovoce.cli.federation import federation_app, site_keygen, site_seed
+from sottovoce.cli.federation import federation_app
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
 from sottovoce.cli.report import report
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.show import show
-from sottovoce.cli.site.site import site_commit, site_run, site_status, site_verify
+from sottovoce.cli.site.keys import site_commit, site_keygen, site_seed
+from sottovoce.cli.site.run import site_run
+from sottovoce.cli.site.status import site_status
+from sottovoce.cli.site.verify import site_verify
 from sottovoce.cli.study import compare, reproduce
 from sottovoce.cli.train import TrainCommand, train
 from sottovoce.cli.watch.command import federation_watch, site_watch

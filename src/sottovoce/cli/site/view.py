@@ -14,8 +14,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sottovoce.cli.output import show
-from sottovoce.document import Table as Columns
 from sottovoce.federation.site import events
 from sottovoce.federation.site.events import RunFacts, SiteEvent, Spending, news
 from sottovoce.federation.site.watchers import Reminders, Watcher, say
@@ -23,7 +21,7 @@ from sottovoce.numerals import duration, exactly, up
 from sottovoce.privacy.observers import against
 
 if TYPE_CHECKING:
-    from sottovoce.federation.site.status import Status
+    pass
 
 _LATE = 3.0  # seconds after which a neighbour is called late
 
@@ -136,28 +134,6 @@ def spent(facts: RunFacts, spending: Spending) -> str:
 def made_again(given_up: int) -> str:
     """How many sums had to be made again, to follow how many were read; "" for none."""
     return f", {given_up} made again" if given_up else ""
-
-
-def print_status(runs: "list[Status]") -> None:
-    """Print where runs stand."""
-    from sottovoce.federation.site.status import is_running
-
-    for status in runs:
-        running = is_running(status)
-        doing = status.doing if running or status.process is None else "not running; it ended without a message"
-        silent = ", ".join(f"{name} (silent for {duration(s)})" for name, s in status.waiting.items())
-        lines = {
-            "run": f"{status.run}, site {status.site}",
-            "round": f"{status.done} of {status.rounds}{made_again(status.given_up)}",
-            "now": f"{doing} ({status.time})",
-            "waiting for": (silent if running else "") or "nobody",
-            "without": ", ".join(f"{name} since round {k}" for name, k in status.absent.items()) or "nobody",
-            "this run": f"epsilon {exactly(status.epsilon)} at delta {exactly(status.delta)}",
-            "spent": f"epsilon {'any' if status.spent is None else up(status.spent)} of {exactly(status.cap)} at delta "
-            f"{exactly(status.cap_delta)}{against(status.colluding)}, all runs on these rows",
-            "left": f"a run of epsilon {status.left:.3g} at delta {exactly(status.cap_delta)} would fit",
-        }
-        show(Columns((), tuple(lines.items())))
 
 
 @final

@@ -4,8 +4,9 @@
 
 Other sites keep the last statement of each site that they hear, across runs (`Heads`). They hand it back when that site
 asks, which every process does before it sends anything new. If a statement holds entries that the site's own ledger
-lacks, the site sends nothing: the ledger was set back, or is a second one for the same rows (`Books.lacking`). It can
-then book what is missing, since the statement holds all that the site had spent.
+lacks, the site sends nothing: the ledger was set back, or is a second one for the same rows (`Books.lacking`). Such
+statements are kept in a file beside the ledger (`heard_path`). A person can then book what is missing (`catch_up`),
+since they hold all that the site had spent.
 
 Nobody else can read a statement. The key of AES-SIV is derived from the site's signing key. So it is the same whatever
 folder the site runs from, and only the site can have made what it decrypts. Others see the height, which is the number

@@ -70,7 +70,7 @@ class Owner(NamedTuple):
     run: str
     agreement: str  # its digest in hexadecimal
     site: str
-    software: str  # see `commitment.software`
+    software: str  # see `software.software`
 
 
 class Said(NamedTuple):

@@ -239,7 +239,7 @@ class Point(NamedTuple):
     """A site's proposal for a sum. It is computed from earlier sums, and from no row.
 
     Args:
-        version: of the protocol (`commitment.protocol`), which must be the same at all sites.
+        version: of the protocol (`software.protocol`), which must be the same at all sites.
         testimony: what the site last heard of every site.
         heading: the sum that it is for. Its context is zero, since a context needs a point.
         proposal: the numbers that all sites are to use, bit by bit.

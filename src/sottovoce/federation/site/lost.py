@@ -14,9 +14,6 @@ If the proposal comes after all, it sends its words, whatever V_i is: without th
 a sum that is given up, some sites may have sent words and others not, and none of these words count
 (`Witness.given_up`).
 
-The message after the last sum holds no words. With it a site says that it has completed that sum and written it down,
-and gives a digest of all that it has heard. It finishes only when u sites in all have said the same (`confirm`).
-
 Formal guarantees: two honest sites of which neither drops the other, and which follow honest ones only, end a turn
 alike. Let i drop D = V_i and k drop E = V_k, i outside of E and k outside of D. i has heard k, so V_k holds D; k has
 heard i, so V_i holds E; so D = E. If k has completed the sum, V_k is empty and holds no D. Whoever follows an honest j
@@ -25,9 +22,7 @@ drops E has heard from i that V_i holds E, so i loses nothing by asking for it; 
 nobody that it has not given up on itself. A bad j can part those who follow it from the others. Then they speak in
 different contexts, and stop: in the next turn, or at the end.
 
-If at most c sites are bad, all honest sites that finish do so with the same model, whomever they followed. One that
-finishes has u sites that hold the same last sum after the same words. Two sets of u sites share more than c, as
-2 u > n + c, so they share an honest site; and that one keeps its sum, which was on its disk before it said so.
+How sites that finish make sure that they hold the same model is in `confirmation`.
 
 The run may not finish: sites that suspect different ones, and each of which is suspected by some site, wait for each
 other and stop. That takes several sites that are late by about the agreed time in one turn, or a malicious relay.
@@ -40,19 +35,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast, final
 
-import numpy as np
-
-from sottovoce.errors import SottovoceError
 from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.events import Waiting
-from sottovoce.federation.site.letters import Heading, Point, SumWords
-from sottovoce.federation.site.mail import Letter, Mail, Reply
+from sottovoce.federation.site.letters import Point, SumWords
+from sottovoce.federation.site.mail import Mail, Reply
 from sottovoce.federation.site.masks import Turn, members_digest
 from sottovoce.federation.site.part import Hearing
-from sottovoce.federation.site.stops import ForkedError, LostNeighbourError
-from sottovoce.federation.site.witness import Witness, left_behind
-from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Slot
+from sottovoce.federation.site.stops import LostNeighbourError
+from sottovoce.federation.site.witness import left_behind
+from sottovoce.federation.transport.wire import BadMessageError, Kind, Slot
 
 if TYPE_CHECKING:
     from sottovoce.federation.site.seat import Seat
@@ -76,90 +68,6 @@ class Hands(NamedTuple, Generic[T]):
     # Asks all sites but these what they last heard of this one, unless the process has done so.
     ask: Callable[[frozenset[str]], Awaitable[None]]
     dropped: Callable[[str], None]  # tells the watchers
-
-
-def end_of_run(seat: "Seat", witness: Witness) -> SumWords:
-    """The message after the last sum. It says that the site holds this sum, after exactly these words of all sites, and
-    will not repeat it. It is computed from no row.
-    """
-    t = seat.journal.round + 1
-    members, notices = members_digest(seat.members(t)), seat.notices(t)
-    heading = Heading(*seat.turn(t), members, notices, witness.chain, bytes(DIGEST_BYTES))
-    return SumWords(np.zeros(0, dtype=np.uint64), heading, seat.binding, witness.testimony)
-
-
-async def confirm(
-    seat: "Seat", witness: Witness, mail: Mail, board: Board, policy: Policy, hear: Hearing[Letter]
-) -> None:
-    """Say that this site holds the run's last sum, and wait until u sites, itself among them, have said the same.
-
-    Args:
-        seat: the site, which has taken in the last sum.
-        witness: all that it has heard until then.
-        mail: sends its message.
-        board: the notices of other sites.
-        policy: how long silent sites are waited for.
-        hear: asks these sites once how the last sum ended for them.
-
-    Raises:
-        LeftBehindError: the others have repeated the sum without this site.
-        ForkedError: some sites hold another sum, and too few hold this one.
-        LostNeighbourError: too few sites have answered.
-    """
-    t, clock, ours = seat.journal.round, asyncio.get_running_loop().time, end_of_run(seat, witness)
-    least = seat.agreement.analysis.members(len(seat.agreement.sites))
-    # On the disk before it is said: a process that had forgotten it could vote to repeat the sum.
-    seat.journal.settle()
-    place = mail.slot(t + 1, seat.site)
-    await mail.deliver(place, mail.seal(place, ours.to_bytes()))
-    ends = {seat.site: ours.heading}
-    silences = {name: Silence() for name in seat.members(t) if name != seat.site}
-    while (same := sum(end == ours.heading for end in ends.values())) < least:
-        refuse_left_behind(seat, board, t)
-        began = clock()
-        answers = await hear(silences)
-        for name, answer in answers.items():
-            if answer.content is None:
-                silences[name].add(clock() - began, answer)
-            else:
-                ends[name] = cast(SumWords, answer.content.words).heading
-                del silences[name]
-        if silences:
-            mail.watcher.tell(Waiting(t, {name: silence.total for name, silence in silences.items()}))
-        late = await policy.late(t, silences, silences.keys()) if silences else []
-        same = sum(end == ours.heading for end in ends.values())
-        if same + len(silences) - len(late) < least:
-            raise _not_confirmed(seat, {n for n, end in ends.items() if end != ours.heading}, set(late), same, least)
-
-
-def open_end(seat: "Seat", mail: Mail, slot: Slot, data: bytes) -> Letter:
-    """A site's message after the last sum, or `BadMessageError`; stops if that site goes on without this one."""
-    try:
-        return mail.open_letter(slot, data)
-    except BadMessageError:
-        # Words for a repeated sum are longer.
-        words = mail.open_letter(slot, data, seat.turn(slot.number).release - 1).words
-        if words.testimony[seat.agreement.index(seat.site)].left:
-            raise left_behind(seat.site, slot.site, slot.number - 1) from None
-        raise
-
-
-def _not_confirmed(seat: "Seat", parted: set[str], late: set[str], same: int, least: int) -> SottovoceError:
-    """The error of a site that holds the last sum and cannot finish: some hold another, or too few have answered."""
-    expected = (
-        f"Expected at least {least} sites to confirm that they have the same last sum, in round={seat.journal.round}"
-    )
-    if parted:
-        return ForkedError(
-            f"{expected}, got {same}, and {', '.join(sorted(parted))} reported one of another transcript. They or this "
-            "site received something else, or one of them or of their senders does not keep to the "
-            "agreement. Do not use this run's model; ask them."
-        )
-    return LostNeighbourError(
-        f"{expected}, got {same}, and nothing from {', '.join(sorted(late))}. Without that, they may have made "
-        f"the sum again without site={seat.site!r}, and end with another model. When they are back, or the server "
-        "shows what they sent, run the same command again."
-    )
 
 
 def answered(seat: "Seat", t: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:

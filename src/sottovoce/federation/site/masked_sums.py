@@ -18,9 +18,8 @@ from typing import cast, final
 import numpy as np
 
 from sottovoce.errors import InputError, SottovoceError, expect
-from sottovoce.federation.site import lost
+from sottovoce.federation.site import confirmation, lost
 from sottovoce.federation.site.absent import Policy, Silence
-from sottovoce.federation.site.commitment import one_thread, protocol
 from sottovoce.federation.site.events import Dropped
 from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Letter, Reply
@@ -28,6 +27,7 @@ from sottovoce.federation.site.masks import Context, Masks, Parting, Past
 from sottovoce.federation.site.norm import norm_of
 from sottovoce.federation.site.part import Computed, Finished, Hearing, Outcome, Process, SitePart, Standing
 from sottovoce.federation.site.snapshot import pack_arrays, unpack_arrays
+from sottovoce.federation.site.software import one_thread, protocol
 from sottovoce.federation.site.stops import DamagedError, ForkedError, SpoiledError
 from sottovoce.federation.site.summing import Summing, proposer
 from sottovoce.federation.site.witness import Witness
@@ -326,10 +326,10 @@ class MaskedSums(SitePart):
 
     async def confirm(self, process: Process, witness: Witness, policy: Policy) -> None:
         def read(slot: Slot, data: bytes) -> Letter:
-            return lost.open_end(self.seat, process.mail, slot, data)
+            return confirmation.open_end(self.seat, process.mail, slot, data)
 
         hear = process.hearing(self.journal.round + 1, read, Kind.SUM)
-        await lost.confirm(self.seat, witness, process.mail, process.board, policy, hear)
+        await confirmation.confirm(self.seat, witness, process.mail, process.board, policy, hear)
 
     def answered(self, k: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:
         return lost.answered(self.seat, k, found, silences)

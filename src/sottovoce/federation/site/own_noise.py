@@ -12,7 +12,6 @@ from sottovoce.algorithms import Algorithm
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.federation.site.absent import Policy, Silence
-from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Dropped
 from sottovoce.federation.site.letters import ModelWords
 from sottovoce.federation.site.mail import Letter
@@ -20,6 +19,7 @@ from sottovoce.federation.site.masks import Parting
 from sottovoce.federation.site.norm import norm_of
 from sottovoce.federation.site.part import Computed, Finished, Outcome, Process, SitePart, Standing
 from sottovoce.federation.site.snapshot import Snapshot, pack_state, unpack_state
+from sottovoce.federation.site.software import one_thread
 from sottovoce.federation.site.stops import DivergedError
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Slot

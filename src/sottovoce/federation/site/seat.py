@@ -17,7 +17,7 @@ from sottovoce.algorithms import PrivateAlgorithm
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.commitment import bind, commit, rows_digest, software
+from sottovoce.federation.site.commitment import bind, commit, rows_digest
 from sottovoce.federation.site.events import RunFacts, Spending
 from sottovoce.federation.site.heads import Books, Heads
 from sottovoce.federation.site.journal import Commit, Journal, Owner
@@ -25,6 +25,7 @@ from sottovoce.federation.site.masked_sums import MaskedSums
 from sottovoce.federation.site.masks import Turn, notices_digest
 from sottovoce.federation.site.own_noise import OwnNoise
 from sottovoce.federation.site.part import SitePart, Standing
+from sottovoce.federation.site.software import software
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.transport.wire import digest_of
 from sottovoce.noise.secure import SecureNoise, require_secure

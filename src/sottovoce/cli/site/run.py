@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.errors import InputError, SottovoceError
-from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from sottovoce.federation.agreement.agreement import Agreement
@@ -37,9 +36,6 @@ def _option(text: str, panel: str, metavar: str | None = None) -> object:
     return typer.Option(help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
 
 
-_DELIMITER = _option("Field separator of a CSV file: , ; | or tab. Default: as in the schema.", _DATA)
-
-
 def site_run(
     federation: Annotated[Path, _option("The agreement, countersigned by all: federation.toml.", _WHO)],
     site: Annotated[str, _option("Name of this site.", _WHO, "NAME")],
@@ -47,7 +43,9 @@ def site_run(
     data: Annotated[Path, _option("Its rows: CSV or Parquet by the schema, or .npz arrays if there is none.", _DATA)],
     server: Annotated[str, _option("The message server, such as tls://nats.example.org:4222.", _SERVER, "URL")],
     state: Annotated[Path, _option("Folder for ledger and journal. Keep it, and keep it private.", _OUT)],
-    delimiter: Annotated[str | None, _DELIMITER] = None,
+    delimiter: Annotated[
+        str | None, _option("Field separator of a CSV file: , ; | or tab. Default: as in the schema.", _DATA)
+    ] = None,
     signatures: Annotated[Path | None, _option("Folder of signatures. Default: beside the agreement.", _WHO)] = None,
     ledger: Annotated[Path | None, _option("Ledger of these rows. Default: rows.ledger in --state.", _DATA)] = None,
     cap_epsilon: Annotated[
@@ -130,89 +128,6 @@ def site_run(
         evaluation = _write(seat, finished, place)
         spending = seat.spending()
     _tell(place, spending, evaluation)
-
-
-def site_commit(
-    data: Annotated[Path, _option("The rows: CSV or Parquet by the schema, or .npz arrays.", _DATA)],
-    salt: Annotated[Path, _option("A new file for the secret salt. Keep it, and keep it secret.", _OUT)],
-    schema: Annotated[Path | None, _option("The schema that will be agreed on; not for arrays.", _DATA)] = None,
-    data_norm: Annotated[float | None, _option("For arrays: the bound on the norm of every row.", _DATA)] = None,
-    delimiter: Annotated[str | None, _DELIMITER] = None,
-) -> None:
-    """Commit to rows before an agreement is made, without saying anything about them.
-
-    The line that is printed goes into the agreement, with: sottovoce federation new --site NAME=KEY:ROWS:COMMITMENT.
-    The run then takes these rows and no others, and whoever is shown rows and salt later can check it.
-    """
-    import secrets
-
-    from sottovoce.cli.site.files import read_rows
-    from sottovoce.federation.agreement.key_files import write_secret
-    from sottovoce.federation.site.commitment import SALT_BYTES, commit
-    from sottovoce.files.schema import Schema
-
-    made = secrets.token_bytes(SALT_BYTES)
-    # Rows are read and committed to before the salt is written: a salt without a commitment would confuse.
-    commitment = commit(
-        made, read_rows(data, None if schema is None else Schema.load(schema).separated(delimiter), data_norm)
-    )
-    write_secret(salt, made)
-    print(commitment)
-
-
-def site_status(
-    state: Annotated[Path, _option("The --state folder of the site.", _OUT)],
-    run: Annotated[str | None, _option("One run only. Default: all of them.", _WHO, "RUN")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
-) -> None:
-    """Where the runs of a site stand: round, who is awaited, what was spent, what is left. It may run meanwhile."""
-    from sottovoce.cli.output import print_json
-    from sottovoce.cli.site.view import print_status
-    from sottovoce.federation.site.status import FILE, is_running, read_status
-
-    folders = sorted(path.parent for path in state.glob(f"*/{FILE}") if run in (None, path.parent.name))
-    found = [status for folder in folders if (status := read_status(folder)) is not None]
-    if not found:
-        raise InputError(
-            f"Expected the folder of a site that has run, got state={str(state)!r}, run={run!r} without {FILE}. Give "
-            "the --state of: sottovoce site run."
-        )
-    if json:
-        print_json({"runs": [plain(status) | {"running": is_running(status)} for status in found]})
-    else:
-        print_status(found)
-
-
-def site_verify(
-    file: Annotated[Path, typer.Argument(help="A model.safetensors or statement.txt of a site.")],
-    federation: Annotated[Path, _option("The agreement, as you have it yourself.", _WHO)],
-) -> None:
-    """Check that a model or a statement was signed by a site of this federation, and not changed since."""
-    from sottovoce.federation.agreement import toml_file
-    from sottovoce.federation.agreement.identity import PublicKey
-    from sottovoce.federation.transport.signed_text import expect_member, read_signed
-    from sottovoce.files import models
-
-    agreement = toml_file.load(federation)
-    if file.suffix == ".safetensors":
-        model = models.load(file)
-        site, agreed = str(model.provenance.get("site")), model.provenance.get("agreement")
-        # Loading has checked the signature itself; here it is about who signed.
-        if model.signed_by is None:
-            raise InputError(f"Expected a signed model, got {str(file)!r}, which nobody has signed.")
-        key = PublicKey.from_text(model.signed_by)
-    else:
-        try:  # bytes, so that ends of lines stay as they are: the signature is over all of them
-            text = file.read_bytes().decode("utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"Expected a signed statement, got {str(file)!r}, which is no text.") from None
-        signed = read_signed(text)
-        site, key = signed.site, signed.key
-        agreed = next((line.split()[-1] for line in signed.text.splitlines() if line.startswith("Agreement:")), None)
-    expect_member(agreement, site, key)
-    if agreed != agreement.digest().hex():
-        raise InputError(f"Expected something made under this agreement, got one of agreement={agreed!r}.")
-    print(f"{file}: signed by site {site} under this agreement, and unchanged. Its key is {key.fingerprint}.")
 
 
 @contextmanager
@@ -356,9 +271,9 @@ def _write(
     """Write model and statement, signed, into the folder, and the evaluation if one was agreed on; returns that. If it
     fails nothing is lost: the journal holds all.
     """
-    from sottovoce.federation.site.commitment import one_thread
+    from sottovoce.federation.agreement.signed_text import sign_text
+    from sottovoce.federation.site.software import one_thread
     from sottovoce.federation.site.stops import NotWrittenError
-    from sottovoce.federation.transport.signed_text import sign_text
     from sottovoce.files import models
     from sottovoce.files.models.from_site import evaluation_of, model_of, statement_text
     from sottovoce.settings.disk import writable, write_whole
