@@ -114,8 +114,9 @@ def rows_of(name: str) -> tuple[Any, Any]:
     """The rows to learn from, and the loss that fits their labels."""
     from sottovoce import datasets
     from sottovoce.files.schema import Schema
+    from sottovoce.problem.answers import Answers
     from sottovoce.problem.losses import Logistic
-    from sottovoce.problem.problem import Answers, encoded
+    from sottovoce.problem.problem import encoded
 
     if name in PACKAGED:
         return {"adult": datasets.adult, "bank": datasets.bank}[name](), Logistic()

@@ -11,6 +11,7 @@ LAYERS = [
     ("errors", "arrays", "launched", "settings", "document", "numerals"),
     (
         "problem.losses",
+        "problem.answers",
         "problem.regularisers",
         "problem.graphs",
         "problem.dataset",

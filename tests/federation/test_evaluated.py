@@ -20,7 +20,7 @@ from sottovoce.federation.transport.wire import Slot, sealed_size
 from sottovoce.files.models.coefficients import table_of
 from sottovoce.files.models.from_site import evaluation_of, model_of, statement_of
 from sottovoce.privacy import Gaussian
-from sottovoce.problem.problem import Answers
+from sottovoce.problem.answers import Answers
 from sottovoce.tally import PrivateEvaluation
 
 

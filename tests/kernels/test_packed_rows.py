@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import sottovoce as sv
-from sottovoce.oracle.cuda import _MOST_DENSE, _ROWS_AT_ONCE, CudaOracle, pack
+from sottovoce.oracle.cuda import CudaOracle
+from sottovoce.oracle.packing import MOST_DENSE, ROWS_AT_ONCE, pack
 
 
 def unpacked(packed, d):
@@ -30,9 +31,9 @@ def test_nothing_is_lost(density, d, dtype):
     packed = pack(sp.csr_array(dense), offsets, np.dtype(dtype))
     np.testing.assert_array_equal(unpacked(packed, d), dense)
     np.testing.assert_array_equal(packed.ids[packed.ids >= 0], np.arange(23))
-    assert not (packed.offsets % _ROWS_AT_ONCE).any()
+    assert not (packed.offsets % ROWS_AT_ONCE).any()
     assert packed.dense.shape == (len(packed.ids), len(packed.columns))
-    assert len(packed.columns) in range(0, _MOST_DENSE + 1, 4)
+    assert len(packed.columns) in range(0, MOST_DENSE + 1, 4)
 
 
 def test_what_makes_the_widest_rows_wide_is_taken_out():

@@ -11,8 +11,8 @@ from sklearn.metrics import mean_poisson_deviance
 import sottovoce as sv
 from sottovoce.errors import InputError, PrivacyLeakWarning, UnsupportedError
 from sottovoce.estimators import PrivatePoissonRegressor
+from sottovoce.problem.answers import Answers
 from sottovoce.problem.losses import Poisson
-from sottovoce.problem.problem import Answers
 
 TRUTH, LOG_MEAN = np.array([0.8, -0.6, 0.0]), 0.7
 

@@ -8,9 +8,9 @@ import pytest
 from sottovoce import graphs
 from sottovoce.estimators import training
 from sottovoce.plan import plan, predict, surrogate
-from sottovoce.plan.choose import WORK, entries
 from sottovoce.plan.planner import _problems
 from sottovoce.plan.synthetic import table
+from sottovoce.plan.task import WORK, entries
 from sottovoce.problem.losses import Hinge, Logistic, Softmax
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.regularisers import L2

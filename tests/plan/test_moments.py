@@ -5,8 +5,8 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import graphs
-from sottovoce.plan.choose import spectrum
 from sottovoce.plan.moments import moments
+from sottovoce.plan.task import spectrum
 from sottovoce.problem.losses import Huber
 
 D, ROWS, RUNS, LAM = 3, 40, 1500, 0.0

@@ -11,7 +11,7 @@ from sottovoce import graphs
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import Dataset
 from sottovoce.plan import FIXABLE, plan
-from sottovoce.plan.choose import Foreteller, Setting
+from sottovoce.plan.choose import Predictor, Setting
 from sottovoce.plan.planner import _problems
 from sottovoce.plan.synthetic import table
 from sottovoce.plan.trial import thinned, trial
@@ -73,18 +73,18 @@ def test_what_is_fixed_changes_the_rest(small):
 
 def test_choice_is_a_valley(small):
     """No setting nearby is foretold to be clearly better."""
-    teller = Foreteller(small.task, _problems(small.task, None))
+    predictor = Predictor(small.task, _problems(small.task, None))
     s = small.setting
-    here = teller.score(s)
+    here = predictor.score(s)
     for factor in (0.5, 0.8, 1.25, 2.0):
-        assert teller.score(s._replace(rho=s.rho * factor)) >= 0.97 * here
-        assert teller.score(s._replace(diameter=s.diameter * factor)) >= 0.97 * here
+        assert predictor.score(s._replace(rho=s.rho * factor)) >= 0.97 * here
+        assert predictor.score(s._replace(diameter=s.diameter * factor)) >= 0.97 * here
 
 
 def test_foretold_risk_falls_with_epsilon_and_rows():
     def best(**change):
         made = plan(**(SMALL | change))
-        return Foreteller(made.task, _problems(made.task, None)).score(made.setting)
+        return Predictor(made.task, _problems(made.task, None)).score(made.setting)
 
     by_epsilon = [best(epsilon=epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0, math.inf)]
     assert by_epsilon == sorted(by_epsilon, reverse=True)

@@ -13,7 +13,8 @@ from sottovoce import graphs, losses
 from sottovoce.errors import InputError
 from sottovoce.files.schema import ClassLabel, NumberLabel, Numeric, Schema
 from sottovoce.oracle.plain import Oracle
-from sottovoce.problem.problem import Answers, Problem, grouped
+from sottovoce.problem.answers import Answers
+from sottovoce.problem.problem import Problem, grouped
 from sottovoce.simulation.engine import simulate, solve
 
 BOUNDS = st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)).map(sorted)

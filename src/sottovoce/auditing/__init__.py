@@ -8,6 +8,8 @@ bounds     from scores to a lower bound on epsilon
 replay     the noise of every round, solved for
 wire       the same of real sites' messages
 audit      all of it, in one call
+subjects   settings under which a claim is nearly attained
 releases   the same attack on what one process releases
 catalogue  all of these releases, each with two tables that move its sums the most
+table      audits side by side
 """

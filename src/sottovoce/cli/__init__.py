@@ -4,7 +4,7 @@
 1    `account` was asked whether a budget holds, and it does not; `schema check` found problems
 2    something about the input is wrong
 3    a budget would be overdrawn; nothing was computed
-4-11 why a site stopped, see `exit_codes`
+4-13 why a site stopped, see `exit_codes`
 130  interrupted; what is kept is said: of `train --out` what was released, of `reproduce` and `compare` what is done
 """
 

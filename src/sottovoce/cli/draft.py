@@ -169,7 +169,7 @@ def _promise(draft: AgreementDraft, schema: "Schema | None") -> "PrivateMethod":
 
 def _loss(name: str | None, schema: "Schema | None") -> "Loss":
     from sottovoce.problem import losses
-    from sottovoce.problem.problem import Answers
+    from sottovoce.problem.answers import Answers
 
     if schema is None:
         expect(name != losses.Softmax.name, "--schema with --loss softmax, for the number of classes", schema=None)

@@ -16,9 +16,9 @@ from sottovoce.settings import plain
 if TYPE_CHECKING:
     from sottovoce.plan import Plan, PredictedInterval
     from sottovoce.privacy import Unit
+    from sottovoce.problem.answers import Answers
     from sottovoce.problem.dataset import Dataset
     from sottovoce.problem.losses import Loss
-    from sottovoce.problem.problem import Answers
 
 _NETWORK, _PRIVACY, _PROBLEM, _OUTPUT = "Network", "Privacy", "Problem", "Files and output"
 _STAND_INS = ("adult", "bank")
@@ -178,7 +178,7 @@ def _shape(features: int | None, schema: Path | None, public: "Dataset | None") 
     """Features and norm of rows, from whichever of the three was given; refuses none of them."""
     if schema is not None:
         from sottovoce.files.schema import Schema
-        from sottovoce.problem.problem import Answers
+        from sottovoce.problem.answers import Answers
 
         declared = Schema.load(schema)
         return _Shape(int(declared.d), float(declared.data_norm), Answers.of(declared), declared.unit.rows)

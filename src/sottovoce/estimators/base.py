@@ -30,11 +30,12 @@ from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement, Unit
 from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
+from sottovoce.problem.answers import Answers
 from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import DROPPED, Surplus
-from sottovoce.problem.problem import Answers, Problem
+from sottovoce.problem.problem import Problem
 from sottovoce.simulation.devices import DeviceName
 from sottovoce.simulation.engine import Charge, Solved
 

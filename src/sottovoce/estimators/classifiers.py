@@ -25,10 +25,10 @@ from sottovoce.estimators.scaling import Linear
 from sottovoce.estimators.training import AlgorithmChoice
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
+from sottovoce.problem.answers import Answers
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss, Signs
 from sottovoce.problem.people import Surplus
-from sottovoce.problem.problem import Answers
 from sottovoce.simulation.devices import DeviceName
 
 HingeLoss: TypeAlias = Literal["hinge", "smoothed-hinge"]

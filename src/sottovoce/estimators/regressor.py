@@ -25,10 +25,11 @@ from sottovoce.estimators.scaling import Linear, Scale
 from sottovoce.estimators.training import AlgorithmChoice, Chosen
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
+from sottovoce.problem.answers import Answers
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import Surplus
-from sottovoce.problem.problem import Answers, Problem
+from sottovoce.problem.problem import Problem
 from sottovoce.simulation.devices import DeviceName
 from sottovoce.simulation.engine import Solved
 from sottovoce.sums.inference import infer

@@ -3,7 +3,7 @@
 What decides is the pull p = 2 rho degree and the last step's eta, both measured against the largest curvature. The risk
 has one valley in them, which is walked down with shrinking strides, for 1 local step first and then for more. More
 local steps and more rounds cost work and messages, so they are taken only where they gain something, and never more
-than WORK allows.
+than `task.WORK` allows.
 
 What is made least is the geometric mean over the made-up tables, so that each counts by how far its risk is from the
 best that it could be, and not by how large that is. The valley has flat places: where the pull is strong, D hardly
@@ -12,10 +12,9 @@ neighbouring cases get neighbouring settings.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from typing import Any, NamedTuple, final
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -23,12 +22,8 @@ from sottovoce.algorithms.ipadmm import IPADMM, Schedule
 from sottovoce.arrays import Floats
 from sottovoce.plan.moments import RunMoments, moments
 from sottovoce.plan.surrogate import Surrogate
-from sottovoce.plan.synthetic import Belief
-from sottovoce.privacy import ROW, Sampling, Unit, sigma_for
-from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Graph
-from sottovoce.problem.losses import Loss
-from sottovoce.problem.regularisers import Regulariser
-from sottovoce.problem.sites import WEIGHTS, Weights, importances
+from sottovoce.plan.task import Task
+from sottovoce.problem.sites import WEIGHTS, Weights
 
 LOCAL_STEPS = (1, 3, 10, 25)
 WORTH_IT = 0.99  # what more local steps or rounds must bring the risk down to: they cost work and messages
@@ -36,11 +31,6 @@ BETTER = 0.997  # the same for weights that say more of a site's size, which cos
 ALIKE = 1.1  # sites whose sizes differ by less than this factor count the same
 UNSEEN = 0.002  # of a table's least mean loss: an excess that does not matter
 TIE = 0.002  # what it counts, in log risk, that pull or eta are a factor of e away from the curvature
-# Numbers of the rows that all steps together may look at, about a minute on two cores. A row is taken to have as many
-# that are not zero as SPARSE sqrt(d), or d.
-WORK, SPARSE = 1.5e10, 4.0
-# Fewer full gradients than this do not get far. Where WORK allows for no more, batches are taken.
-LEAST_STEPS = 50
 LEAST_ROUNDS = 25  # that are planned where more could be had: the fewer, the longer the steps that have to be trusted
 SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
 # Least pull of the neighbours, in curvatures. For few sites the consensus is predicted to do well with none at all,
@@ -57,170 +47,6 @@ LAST_COUNTS = 0.1  # how much a node's own last model counts beside the consensu
 # Short of the best distance costs more than past it, and real tables ask for more than the quadratic says (measured on
 # Adult, Bank Marketing, breast cancer and smoking), so the variance counts only in part.
 NOISE_COUNTS = 0.7
-MOST_EIGENVALUES = 12
-SOME_STEPS = 200
-_DENSE = 2000  # nodes up to which the Laplacian's eigenvalues are computed rather than guessed
-
-
-class Spectrum(NamedTuple):
-    """Laplacian eigenvalues above zero, merged into a few, and how often each occurs."""
-
-    values: Floats
-    multiplicity: Floats
-
-
-def spectrum(graph: Graph) -> Spectrum:
-    """Exact for complete graphs and up to 2,000 nodes; beyond, quantiles are guessed from the degrees."""
-    n = graph.n
-    if n == 1:
-        return Spectrum(np.empty(0), np.empty(0))
-    if isinstance(graph, CompleteGraph):
-        return Spectrum(np.array([float(n)]), np.array([n - 1.0]))
-    if isinstance(graph, EdgeGraph) and n <= _DENSE:
-        adjacency = graph.adjacency.toarray()
-        values = np.linalg.eigvalsh(np.diag(adjacency.sum(axis=0)) - adjacency)[1:]
-    else:
-        # A ring's law, stretched to the mean degree: it errs on the side of slow agreement.
-        values = float(graph.degrees.mean()) * (1 - np.cos(np.pi * np.arange(1, n) / n))
-    parts = np.array_split(np.maximum(values, 0.0), min(MOST_EIGENVALUES, n - 1))
-    return Spectrum(np.array([p.mean() for p in parts]), np.array([float(len(p)) for p in parts]))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Everything public about a run that is being planned."""
-
-    sizes: tuple[int, ...]
-    d: int
-    graph: Graph
-    epsilon: float
-    delta: float
-    loss: Loss
-    regulariser: Regulariser
-    lam: float
-    data_norm: float
-    max_grad_norm: float | None
-    max_rounds: int
-    fixed: Mapping[str, Any]
-    belief: Belief
-    unit: Unit = ROW
-
-    @property
-    def n(self) -> int:
-        return len(self.sizes)
-
-    @cached_property
-    def c1(self) -> float:
-        """Bound on the norm of one record's gradient."""
-        bound = self.loss.lipschitz(self.data_norm)
-        return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
-
-    @property
-    def coordinates(self) -> int:
-        """Number of coordinates of a model: features times outputs."""
-        return self.d * self.loss.outputs
-
-    @property
-    def loss_norm(self) -> float:
-        """The bound on a row's norm; where there is none, clipping makes rows act as if there were."""
-        return self.data_norm if math.isfinite(self.data_norm) else self.c1 / self.loss.slope_bound
-
-    @property
-    def ridge(self) -> float:
-        """The curvature that the regulariser adds at each node."""
-        return self.lam * self.regulariser.l2
-
-    @property
-    def batch_size(self) -> int | None:
-        """Rows of a stochastic gradient; None for all rows."""
-        size: int | None = self.fixed.get("batch_size")
-        return size
-
-    @property
-    def most_steps(self) -> int:
-        """Number of steps that WORK allows for, at least 1."""
-        rows = sum(self.sizes) if self.batch_size is None else self.n * self.batch_size
-        return max(1, int(WORK / (rows * entries(self.d) * self.loss.outputs)))
-
-    @cached_property
-    def spectrum(self) -> Spectrum:
-        return spectrum(self.graph)
-
-    @cached_property
-    def degree(self) -> float:
-        return float(self.graph.degrees.mean())
-
-    @property
-    def weights(self) -> Weights:
-        """The rule for how much a site counts; "equal" unless it is fixed."""
-        chosen: Weights = self.fixed.get("weights", "equal")
-        return chosen
-
-    @cached_property
-    def importance(self) -> Floats:
-        """Weight of every site, n omega_i: 1 for all where sites count the same."""
-        return importances(self.sizes, self.weights)
-
-    @property
-    def effective_rows(self) -> float:
-        """1 / sum_i (omega_i^2 / m_i): a mean over so many rows is as well known as the weighted one over all."""
-        return float(1 / np.sum((self.importance / self.n) ** 2 / np.asarray(self.sizes)))
-
-    @cached_property
-    def variances(self) -> Callable[[int], Floats]:
-        """Variance of the noise on one coordinate of every node's gradient, (n,), for so many steps.
-
-        Found once for a number of steps: many settings that are tried have the same.
-        """
-
-        def after(steps: int) -> Floats:
-            if math.isinf(self.epsilon):
-                return np.zeros(self.n)
-            if self.batch_size is None:
-                # A person at several sites is in the messages of all of them, with as many rows at each.
-                seen = steps * min(self.unit.sites, self.n)
-                sigma = sigma_for(self.epsilon, self.delta, seen, self.fixed.get("calibration", "exact"))
-                m = np.asarray(self.sizes, dtype=np.float64) / self.unit.changed
-            else:
-                # Sampled steps take a second to account for: done once, and scaled by the square root of their number.
-                sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), self.batch_size)
-                one = sigma_for(self.epsilon, self.delta, SOME_STEPS, "exact", sampling)
-                sigma, m = one * math.sqrt(steps / SOME_STEPS), np.full(self.n, float(self.batch_size))
-            return np.asarray((2 * self.c1 * sigma / (m / self.importance)) ** 2)
-
-        return cache(after)
-
-    def variance(self, steps: int) -> float:
-        """Mean of `variances` over nodes, which for the weighted mean of all gradients is n times its variance."""
-        return float(np.mean(self.variances(steps)))
-
-    def scale(self, steps: int, slope: float = 0.0) -> float:
-        """G of the network: the root mean square norm of a noisy gradient. `slope` is the regulariser's part of it.
-
-        Nodes that keep together move as one whose eta is the mean of theirs, so where sites weigh differently it is the
-        mean of theirs (`sottovoce.algorithms.diameter.common_scale`).
-        """
-        if np.all(self.importance == 1):
-            return math.sqrt((self.c1 + slope) ** 2 + self.coordinates * self.variance(steps))
-        steepest = self.c1 * self.importance + slope
-        return float(np.mean(np.sqrt(steepest**2 + self.coordinates * self.variances(steps))))
-
-
-def entries(d: int) -> float:
-    """Number of entries of a row that are assumed not to be zero."""
-    return min(float(d), SPARSE * math.sqrt(d))
-
-
-def batch_for(sizes: Sequence[int], d: int, outputs: int) -> int | None:
-    """Batch size; None for all rows in every step, which is best. Where there are too many rows, as many as WORK
-    allows for in twice LEAST_STEPS.
-    """
-    each = WORK / (entries(d) * outputs)
-    if sum(sizes) * LEAST_STEPS <= each:
-        return None
-    batch = int(each / (2 * LEAST_STEPS * len(sizes)))
-    return batch if 1000 <= batch < min(sizes) else None
 
 
 class Setting(NamedTuple):
@@ -233,7 +59,7 @@ class Setting(NamedTuple):
 
 
 @final
-class Foreteller:
+class Predictor:
     """Predicts the excess risk of a setting, averaged over the surrogates."""
 
     def __init__(self, task: Task, problems: Sequence[Surrogate]) -> None:
@@ -317,20 +143,20 @@ class Foreteller:
 
 def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
     """The setting with the least predicted risk, with fewer local steps and rounds where that costs next to nothing."""
-    teller, fixed = Foreteller(task, problems), task.fixed
+    predictor, fixed = Predictor(task, problems), task.fixed
     steps = (int(fixed["local_steps"]),) if "local_steps" in fixed else LOCAL_STEPS
     rounds = int(fixed.get("rounds", max(1, min(task.max_rounds, task.most_steps // steps[0]))))
     # Every count of local steps has walks of its own: with many of them the valley may lie elsewhere.
     found = list[Setting]()
     for count in [l for l in steps if l == steps[0] or l * rounds <= task.most_steps]:
-        ends = [_descend(teller, _first(teller, rounds, count, pull), STRIDES[:1]) for pull in PULLS]
-        found.append(_descend(teller, min(ends, key=teller.score), STRIDES[1:]))
-    least = min(teller.score(setting) for setting in found)
-    best = next(setting for setting in found if teller.score(setting) * WORTH_IT <= least)
-    enough = teller.score(best) / WORTH_IT
+        ends = [_descend(predictor, _first(predictor, rounds, count, pull), STRIDES[:1]) for pull in PULLS]
+        found.append(_descend(predictor, min(ends, key=predictor.score), STRIDES[1:]))
+    least = min(predictor.score(setting) for setting in found)
+    best = next(setting for setting in found if predictor.score(setting) * WORTH_IT <= least)
+    enough = predictor.score(best) / WORTH_IT
     while "rounds" not in fixed and best.rounds >= 2 * LEAST_ROUNDS:
-        fewer = _descend(teller, best._replace(rounds=math.ceil(best.rounds / 2)), STRIDES[1:])
-        if teller.score(fewer) > enough:
+        fewer = _descend(predictor, best._replace(rounds=math.ceil(best.rounds / 2)), STRIDES[1:])
+        if predictor.score(fewer) > enough:
             break
         best = fewer
     return best
@@ -349,15 +175,15 @@ def choose_weights(
     predicted: dict[Weights, tuple[float, Task]] = {}
     for weights in WEIGHTS:
         weighed = replace(task, fixed={**task.fixed, "weights": weights})
-        setting, teller = setting_of(weighed), Foreteller(weighed, problems_of())
-        predicted[weights] = teller.excess(setting, sampled=True), weighed
+        setting, predictor = setting_of(weighed), Predictor(weighed, problems_of())
+        predicted[weights] = predictor.excess(setting, sampled=True), weighed
     least = min(risk for risk, _ in predicted.values())
     return next((weighed for risk, weighed in predicted.values() if risk * BETTER <= least), task)
 
 
-def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Setting:
+def _first(predictor: Predictor, rounds: int, local_steps: int, pull: float) -> Setting:
     """The setting where a walk begins: steps about as long as the curvature allows, and `pull` in curvatures."""
-    curvature, task, steps = teller.curvature, teller.task, rounds * local_steps
+    curvature, task, steps = predictor.curvature, predictor.task, rounds * local_steps
     scale = task.scale(steps)
     # A single site has no neighbours, so walks begin with different diameters instead.
     held = 4 * curvature * (pull if task.degree == 0 else 1.0)
@@ -366,18 +192,18 @@ def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Se
     return Setting(rounds, local_steps, float(rho), float(diameter))
 
 
-def _descend(teller: Foreteller, best: Setting, strides: Sequence[float]) -> Setting:
+def _descend(predictor: Predictor, best: Setting, strides: Sequence[float]) -> Setting:
     """Walk along rho, D and the line on which both change the other way round, until no stride helps."""
-    fixed = teller.task.fixed
+    fixed = predictor.task.fixed
     # For a single site rho means nothing, and stays where it is.
-    rho, diameter = "rho" not in fixed and teller.task.degree > 0, "diameter" not in fixed
+    rho, diameter = "rho" not in fixed and predictor.task.degree > 0, "diameter" not in fixed
     ways = [(1, 0), (-1, 0)] * diameter + [(0, 1), (0, -1)] * rho + [(1, -1), (-1, 1)] * (rho and diameter)
     for stride in strides:
         stuck = False
         while not stuck:
             near = [best._replace(diameter=best.diameter * stride**x, rho=best.rho * stride**y) for x, y in ways]
-            nearest = min(near, key=teller.score, default=best)
-            stuck = not teller.score(nearest) < teller.score(best)
+            nearest = min(near, key=predictor.score, default=best)
+            stuck = not predictor.score(nearest) < predictor.score(best)
             best = best if stuck else nearest
     return best
 

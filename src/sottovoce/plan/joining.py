@@ -5,7 +5,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from sottovoce.plan.choose import Task
+from sottovoce.plan.task import Task
 from sottovoce.problem.sites import importances
 from sottovoce.settings import written_as
 

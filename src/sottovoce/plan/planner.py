@@ -14,11 +14,12 @@ import numpy as np
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.plan import predict, speaking
-from sottovoce.plan.choose import Setting, Task, as_algorithm, batch_for, choose, choose_weights
+from sottovoce.plan.choose import Setting, as_algorithm, choose, choose_weights
 from sottovoce.plan.joining import Gain, advice, kinds
 from sottovoce.plan.predict import PredictedInterval, Prediction, Progress
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
+from sottovoce.plan.task import Task, batch_for
 from sottovoce.privacy import ROW, Unit
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph

@@ -19,9 +19,10 @@ from scipy.special import stdtrit
 from sottovoce.algorithms.base import PrivateMethod
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array
-from sottovoce.plan.choose import Setting, Task, as_algorithm
+from sottovoce.plan.choose import Setting, as_algorithm
 from sottovoce.plan.surrogate import Surrogate, narrow, surrogate, widened
 from sottovoce.plan.synthetic import Belief, table
+from sottovoce.plan.task import Task
 from sottovoce.plan.trial import thinned, trial
 from sottovoce.problem import graphs
 from sottovoce.problem.dataset import Dataset

@@ -1,8 +1,8 @@
 """Advice on local noise or masked sums: what each assumes of other sites, and which to take."""
 
 from sottovoce.algorithms.masked import MaskedNewton
-from sottovoce.plan.choose import Task
 from sottovoce.plan.predict import Prediction, masked
+from sottovoce.plan.task import Task
 
 LOCAL = "Local noise: every message is private by itself, whoever sees it and whoever colludes"
 

@@ -1,12 +1,14 @@
 """Privacy accounting: events, their price, the noise that a target needs, and the statement of a model.
 
-    events, releases   what happened to rows, without a price
-    accounting         the price: epsilon at a delta, or delta at an epsilon
-    calibration        the way back: how much noise a target needs
-    filter             when one more charge may be taken, however it was chosen
-    budget, ledger     charges in one process, and charges that survive a crash
-    unit               what is protected: a row, or a person with all their rows
-    statement          the guarantee, in words and in data
+    events, releases    what happened to rows, without a price
+    accounting          the price: epsilon at a delta, or delta at an epsilon; in it `calibration`, the way back: how
+                        much noise a target needs
+    books               what was ever spent on one data set: the rule for one more charge (`filter`), a budget in one
+                        process, a ledger that survives crashes
+    unit, strength      what is protected, a row or a person with all their rows; defaults, and doubtful targets
+    observers           who sees the messages, and how much of the noise they know
+    statement, words    the guarantee, as data and in words
+    parsing, export     events from data, and as events of dp-accounting
 
 Everywhere here one unit is replaced by any other, and `sigma` is a noise multiplier: a standard deviation over what
 that moves at most in l2, a number without a unit. Nothing in this package touches a row, draws noise or knows an

@@ -14,7 +14,8 @@ from sottovoce.files.datasets import BY_NAME
 from sottovoce.noise.sampler import KEY_BYTES
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy.strength import default_delta
-from sottovoce.problem.problem import Answers, Problem
+from sottovoce.problem.answers import Answers
+from sottovoce.problem.problem import Problem
 from sottovoce.simulation.mpi import joined
 from sottovoce.studies.choices import NODES, PLANNED, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig

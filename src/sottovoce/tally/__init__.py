@@ -4,7 +4,8 @@ questions   what a site counts, what one row moves, and what everyone reads from
 bins        narrow cells of scores, and bins of about equally many rows
 release     the noise, its price and the statement; the sums where all rows are held in one place
 curves      ROC, AUC, average precision
-intervals   95 % intervals for the randomness of the rows and that of the noise
+intervals   95 % confidence intervals, for sampling error and privacy noise
+evaluation  all of it for one model, and its file; `words`: as people read it
 """
 
 from sottovoce.tally.bins import bins_for

@@ -34,7 +34,7 @@ from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Refusal, Slot
 from sottovoce.privacy.accounting.discrete import discretisation_divergence
 from sottovoce.privacy.books.book import Assumed, Cost
-from sottovoce.problem.problem import Answers
+from sottovoce.problem.answers import Answers
 from sottovoce.sums.descent import Fit
 from sottovoce.sums.program import HeldOut, LearntFrom, Opened, Question, Session
 from sottovoce.sums.questions import Gradient

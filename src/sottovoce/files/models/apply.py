@@ -21,9 +21,9 @@ from sottovoce.files.schema.findings import Count, Finding, Findings, Tally
 from sottovoce.files.schema.person import MOST_ROWS
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.strength import default_delta
+from sottovoce.problem.answers import Answers
 from sottovoce.problem.figures import figures, no_model, rare_class
 from sottovoce.problem.losses import Poisson
-from sottovoce.problem.problem import Answers
 from sottovoce.settings import written
 from sottovoce.settings.disk import text_out
 from sottovoce.tally import PrivateEvaluation, Terms

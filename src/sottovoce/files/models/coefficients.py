@@ -32,8 +32,8 @@ from sottovoce.files.models.inference import (
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import Schema
 from sottovoce.files.schema.columns import Categorical, Ranged
+from sottovoce.problem.answers import Answers
 from sottovoce.problem.losses import Counts
-from sottovoce.problem.problem import Answers
 from sottovoce.sums.inference import Evidence
 
 NO_ERRORS = (

@@ -22,7 +22,7 @@ from sottovoce.files.models.coefficients import table_of
 from sottovoce.files.models.model import Model
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.observers import on_a_grid
-from sottovoce.problem.problem import Answers
+from sottovoce.problem.answers import Answers
 from sottovoce.settings import plain
 from sottovoce.sums.inference import Evidence
 from sottovoce.tally.evaluation import PrivateEvaluation, Tallied

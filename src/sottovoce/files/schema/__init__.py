@@ -1,7 +1,17 @@
 """The public schema of a private file, and what follows from it.
 
-`files` encodes CSV and Parquet files, `check` reports what does not fit. They need pyarrow, so they are not imported
-here.
+    schema, parse, values        the schema and its file
+    column, columns, dates       columns of features, and how their cells become numbers
+    labels, person, factor       the label, the person of a row, weights and exposures
+    form, sniffing, unpacking    how a file is written: delimiter, decimal sign, packing
+    reading, cells, arrow        a file as chunks of cells
+    files, encoding              a file as encoded rows
+    check, findings, problems    what of a file does not fit, and what people read of it
+    draft, survey, names, round_numbers     a first version of a schema, from a file
+    review, editing              the review of a draft by a person
+    advice, inference            what a schema costs in noise, and what standard errors need
+
+`files` and `check` need pyarrow, so they are not imported here.
 """
 
 from sottovoce.files.schema.column import Column

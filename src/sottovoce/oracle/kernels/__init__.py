@@ -1,9 +1,10 @@
 """Fast kernels for the CPU, compiled by Numba. Each is tested against the plain NumPy form of what it computes.
 
-    simd                         vectors, and how kernels are compiled
-    formulas, tiles              functions on vectors, rows times models, work for threads
-    steps, softmax, score        where simulations spend their time
-    random                       counter-based normals and batches, and the exact noise of real sites
+    simd, elementary             vectors and how kernels are compiled; exp, log and the like on vectors
+    formulas, tiles, threads     losses as arguments of kernels, rows times models, work for threads
+    steps, panels, softmax       the inner steps, where simulations spend their time; for few runs, for several classes
+    score, spread                losses of many models at once; how far one row can move a gradient
+    random, discrete             counter-based normals and batches; the exact noise of real sites
 
 Kernels take arrays and losses' formulas. They use no site, graph, algorithm or price, and no guarantee depends on which
 of them ran.

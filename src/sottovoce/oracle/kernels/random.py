@@ -1,4 +1,4 @@
-"""Philox4x32-10, a counter-based generator (Salmon, Moraes, Dror & Shaw 2011), and normals made from it.
+"""Philox4x32-10, a counter-based generator (Salmon, Moraes, Dror & Shaw 2011), and normals and batches made from it.
 
 A block of 128 random bits is a function of a 128-bit counter and a 64-bit key. There is no state, so draws can be made
 in any order, by any process, on any device. The counter encodes the purpose of the draw:
