@@ -110,7 +110,7 @@ def test_outputs_and_what_they_mean():
         ({"weights": np.zeros((2, 1))}, "a name for each of 2 features"),
         ({"names": ("a",)}, "a name for each of 3 features"),
         ({"classes": ("no",)}, "2 classes"),
-        ({"offset": 1.0}, "no offset but in regression"),
+        ({"offset": 1.0}, "an offset in regression only"),
         ({"weights": np.zeros((2, 1)), "names": ("a", "b")}, "a schema with 2 features"),
     ],
 )

@@ -398,12 +398,12 @@ def test_a_search_refuses_factors_that_do_not_fit_before_it_pays():
             searched(bad.get("groups"), accountant=accountant).fit(x, y, **bad)
     classes = PrivateLogisticRegression(data_norm=1.8, classes=[0, 1])
     search = PrivateSearch(classes, {"lam": [1e-5]}, 1.0, delta=1e-4, runs=1.0, accountant=accountant, random_state=1)
-    with pytest.raises(InputError, match="no exposure but of counts"):
+    with pytest.raises(InputError, match="exposures with PrivatePoissonRegressor only"):
         search.fit(x, y > 1, exposure=e)
     assert accountant.events == ()
     quietly(lambda: search, x, (y > 1).astype(int))
     for method in (lambda: search.predict(x, exposure=e), lambda: search.score(x, y > 1, exposure=e)):
-        with pytest.raises(InputError, match="no exposure but of counts"):
+        with pytest.raises(InputError, match="exposures with PrivatePoissonRegressor only"):
             method()
     with pytest.raises(InputError, match="candidates for parameters among"):
         PrivateSearch(PrivatePoissonRegressor(y_max=60), {"y_max": [6, 60]}).fit(x, y)
@@ -467,7 +467,7 @@ def test_a_private_evaluation_takes_the_exposures_that_a_fit_takes():
         with pytest.raises(InputError, match=message):
             model.evaluate_privately(x, y, epsilon=5.0, exposure=bad)
     assert accountant.events == ()
-    with pytest.raises(InputError, match="no exposure but of counts"):
+    with pytest.raises(InputError, match="exposures with PrivatePoissonRegressor only"):
         fitted(sample_weight=None).evaluate_privately(X, Y, epsilon=1.0, exposure=V)
 
 

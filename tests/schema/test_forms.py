@@ -261,7 +261,7 @@ def test_the_positive_class_is_said(written):
     assert said.digest() == Schema.loads(head.replace('"ill", "well"', '"well", "ill"') + rest).digest()
     with pytest.raises(InputError, match=r"label\.positive among label\.classes"):
         Schema.loads(head + 'positive = "sick"\n' + rest)
-    with pytest.raises(InputError, match=r"no label\.positive but with two classes"):
+    with pytest.raises(InputError, match=r"label\.positive with two classes only"):
         Schema.loads(head.replace('"ill", ', '"ill", "dead", ') + 'positive = "ill"\n' + rest)
     with pytest.raises(InputError, match=r"label\.positive with label\.classes only"):
         Schema.loads('[label]\ncolumn = "y"\nbounds = [0, 1]\npositive = "ill"\n' + rest)

@@ -53,8 +53,8 @@ class DPDSGD(Stepping[DPDSGDState]):
         if self.weights != "equal":
             # Nodes find a balance of grad L_i / eta_i, and eta_i grows with a site's weight just as its gradient does.
             raise UnsupportedError(
-                f"Expected weights='equal' for DPDSGD, got weights={self.weights!r}: its steps shorten where a site "
-                "weighs more, which takes the weights back. Use an ADMM such as IPADMM."
+                f"Expected weights='equal' for DPDSGD, got weights={self.weights!r}: its steps are shorter where a "
+                "site weighs more, which cancels the weights. Use an ADMM such as IPADMM."
             )
 
     def start(self, site: Oracle, runs: int) -> DPDSGDState:

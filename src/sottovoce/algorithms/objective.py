@@ -142,8 +142,8 @@ class ObjectivePerturbation(ConsensusRival):
         if left.min() <= 0:
             raise PrivacyError(
                 f"Expected a pure epsilon per private step above the Jacobian's {self.jacobian(k, site).max():.3g}, "
-                f"got {self.share:.3g} (epsilon={self.epsilon:g} over {self.private_steps} steps). No noise buys this "
-                "back: take a larger rho or epsilon, fewer rounds, or form='fair'."
+                f"got {self.share:.3g} (epsilon={self.epsilon:g} over {self.private_steps} steps). More noise does "
+                "not help: take a larger rho or epsilon, fewer rounds, or form='fair'."
             )
         return left
 

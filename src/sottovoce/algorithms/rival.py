@@ -187,8 +187,8 @@ def argmin(site: Oracle, pull: Array, curvature: Array, start: Array, tolerance:
             raise
         # The failure itself cannot be hidden: a model that is further off is not paid for.
         raise SottovoceError(
-            f"Expected an argmin to be certified to tolerance={tolerance:g}, got none. By how much is not said, since "
-            "the rows are private. Use a larger rho; this run is spent."
+            f"Expected the solver to reach tolerance={tolerance:g}, which it did not. How near it came is not shown: "
+            "the rows are private. The budget of this run is spent. Use a larger rho."
         ) from None
 
 
@@ -209,8 +209,9 @@ def _expect_reachable(site: Oracle, pull: Floats, curvature: Array, tolerance: f
     floor = float(np.max(ROUNDED * (2 * slope + bent))) + (KINK * norm if kinked else 0.0)
     if not floor <= tolerance:
         raise InputError(
-            f"Expected an argmin that rounding lets come to tolerance={tolerance:g} whatever the rows, got no better "
-            f"than {floor:.2g}: with so small a rho models are too long. Use a larger rho (or a smaller step), or lam."
+            f"Expected a tolerance that rounding allows whatever the rows are, {floor:.2g} or more, got "
+            f"tolerance={tolerance:g}: with so small a rho models are too long. Use a larger rho (or a smaller step), "
+            "or a larger lam."
         )
 
 

@@ -36,7 +36,7 @@ def check_view(view: View, method: Method) -> None:
     usual, name = method.view, type(method).__name__
     if view not in ("model", usual) and not (view == "average" and usual == "messages"):
         raise UnsupportedError(
-            f"Expected view={usual!r} or 'model' for {name}, got view={view!r}: its claim is about no other."
+            f"Expected view={usual!r} or 'model' for {name}, got view={view!r}: its guarantee covers no other view."
         )
 
 

@@ -49,7 +49,7 @@ def predict(
     ] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Predict every row of a file, and say with how many rows something was done: clipped, filled in, left out."""
+    """Predict every row of a file, and report how many rows were clipped, filled in or left out."""
     from sottovoce.cli.output import show
     from sottovoce.files import models
     from sottovoce.files.models import apply
@@ -143,7 +143,7 @@ def evaluate(
     """Say how good a model is on labelled rows.
 
     Figures are computed without noise: keep them to yourself. With --private they come from noisy sums, have
-    intervals, and cost an epsilon.
+    confidence intervals, and cost a part of the rows' privacy budget.
     """
     from sottovoce.files import models
     from sottovoce.files.models import apply

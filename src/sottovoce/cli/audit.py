@@ -33,7 +33,9 @@ class AuditOptions:
     """Options of `audit`; None is an option that was not given."""
 
     algorithm: str | None = option(None, _WHAT, "Algorithm by its name.")
-    form: str = option("fair", _WHAT, "Rival algorithms: fair or published noise.")
+    form: str = option(
+        "fair", _WHAT, "Rival algorithms: noise as published, or for the same epsilon by the best accountant (fair)."
+    )
     epsilon: float | None = option(None, _WHAT, "The claim: total budget over all rounds.")
     delta: float | None = option(None, _WHAT, "Chance of failure that the claim allows for.")
     rounds: int | None = option(None, _WHAT, "Rounds of messages.")
@@ -83,11 +85,11 @@ def audit(
 ) -> int:
     """Attack a claim of epsilon: how well can two rows be told apart by whoever looks on?
 
-    Two rows are searched for that differ most, both worlds are run many times, and the best score of all that the
-    observer sees is turned into a lower bound on epsilon. A bound above the claim by more than chance shows a fault,
-    and so does noise that is too small by more than chance. Else this attack found none.
+    Searches for the two rows that can be told apart best, and runs the algorithm many times with each. The optimal test
+    on what the observer sees gives a lower bound on epsilon. A bound above the claim by more than chance shows a fault,
+    and so does noise that is too small by more than chance. Otherwise this attack found no fault.
 
-    With --site-folder, the noise of real sites is read off the messages of a test federation that has ended.
+    With --site-folder, the noise of real sites is computed from the messages of a test federation that has ended.
 
     The exit code is 1 where a claim is refuted: chance does that to one right claim in a million.
     """

@@ -35,7 +35,8 @@ def new(
 ) -> None:
     """Start a budget. Every data set has one, for all time: start it before anything is trained.
 
-    The first charge may be anything, all later ones must have plain Gaussian noise, unless it is made with --mixed.
+    The first charge may be anything. All later ones must have plain Gaussian noise, unless the budget is made with
+    --mixed.
     """
     from sottovoce.privacy import BudgetAccountant, Unit
 
@@ -50,9 +51,10 @@ def new(
 
 @budget_app.command("show")
 def show_budget(file: _File, json: _Json = False) -> None:
-    """Say what was spent and what is left. Costs do not just add up.
+    """Show what was spent and what is left.
 
-    What was spent is the smallest budget of this kind that takes all charges, at the same delta.
+    Several charges cost less than the sum of their epsilons: what was spent is the smallest budget of this kind that
+    would take all of them, at the same delta.
     """
     from sottovoce.numerals import up
     from sottovoce.privacy import BudgetAccountant

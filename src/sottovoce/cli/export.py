@@ -20,7 +20,7 @@ def export(
         typer.Option(help="Inputs of a graph: columns of a file, or encoded features. Default: columns if possible."),
     ] = None,
 ) -> None:
-    """Write a model for programs that know nothing of sottovoce. What was promised to the rows goes along."""
+    """Write a model for programs that know nothing of sottovoce. The privacy guarantee of the rows goes along."""
     from sottovoce.files import models
     from sottovoce.settings import check_choice
     from sottovoce.settings.disk import writable, write_whole

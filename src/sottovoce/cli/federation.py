@@ -177,7 +177,7 @@ def open_on_server(
         Path, typer.Option(help="Folder with ca.cert.pem, operator.cert.pem and operator.key.pem.")
     ] = _CERTIFICATES,
     replicas: Annotated[int, typer.Option(help="How many servers of a cluster keep each message.")] = 1,
-    patience: Annotated[float, typer.Option(help="Seconds to wait for a server that is away.")] = 30.0,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for a server that does not answer.")] = 30.0,
 ) -> None:
     """Make the mailboxes of a run on the server, once, before the sites start. Done again, it changes nothing."""
     import asyncio

@@ -48,7 +48,7 @@ def verify(
     ] = None,
     json: _Json = False,
 ) -> None:
-    """Check every entry. Says the head hash if all is well, and names the first broken entry if not."""
+    """Check every entry. Prints the head hash if all is well, and names the first broken entry if not."""
     with _open(path) as ledger:
         if head is not None:
             ledger.expect_known(head)

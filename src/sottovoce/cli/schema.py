@@ -95,7 +95,7 @@ def check(
     delimiter: _Delimiter = None,
     json: _Json = False,
 ) -> int:
-    """Say what of a file does not fit a schema, by row and column. Nothing is trained, nothing is written.
+    """Report which cells of a file do not fit a schema, by row and column. Nothing is trained, nothing is written.
 
     Rows count from 1 below the header. The exit code is 0 if the file fits and 1 if it does not.
     """

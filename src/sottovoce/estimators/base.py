@@ -231,8 +231,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)), offset)
 
     def summary(self) -> "Inference":
-        """The coefficients with standard errors that hold the privacy noise, intervals, z, p and odds ratios; printed,
-        a table. `to_frame()` makes a DataFrame of it, `to_csv()` and `to_dict()` the rest.
+        """The coefficients with standard errors that include the privacy noise, intervals, z, p and odds ratios. It
+        prints as a table. `to_frame()` makes a DataFrame of it, `to_csv()` and `to_dict()` the rest.
 
         It needs inference=True before the fit.
         """
@@ -437,9 +437,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def _expect_exposure(self, exposure: Any) -> None:
         """Refuse exposures of an estimator that takes none, and missing ones of an estimator that needs them."""
-        expect(
-            exposure is None, "no exposure but of counts, with PrivatePoissonRegressor", estimator=type(self).__name__
-        )
+        expect(exposure is None, "exposures with PrivatePoissonRegressor only", estimator=type(self).__name__)
 
     def _names(self) -> tuple[str, ...]:
         named = vars(self).get("feature_names_in_")

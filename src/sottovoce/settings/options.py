@@ -41,7 +41,7 @@ class AlgorithmOptions:
         None, PRIVACY, "Masked sums: share of the budget, such as 0.1, for a private evaluation of the model."
     )
     hold_out: int | None = option(
-        None, PRIVACY, "With --evaluate: hold out one of this many rows, chosen in secret, to evaluate on."
+        None, PRIVACY, "With --evaluate: evaluate on one row in this many, chosen in secret, and learn from the others."
     )
 
     algorithm: str | None = option(None, ALGORITHM, "What every site runs: ipadmm, dpadmm, ryu-kim, dp-dsgd or masked.")

@@ -61,7 +61,7 @@ def site_commit(
         str | None, typer.Option(help="Field separator of a CSV file: , ; | or tab. Default: as in the schema.")
     ] = None,
 ) -> None:
-    """Commit to rows before an agreement is made, without saying anything about them.
+    """Commit to rows before an agreement is made. The commitment reveals nothing about them.
 
     The line that is printed goes into the agreement, with: sottovoce federation new --site NAME=KEY:ROWS:COMMITMENT.
     The run then takes these rows and no others, and whoever is shown rows and salt later can check it.

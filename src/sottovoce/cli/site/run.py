@@ -74,7 +74,7 @@ def site_run(
     cert: Annotated[Path | None, _option("Certificate of this site.", _SERVER)] = None,
     tls_key: Annotated[Path | None, _option("Private key of that certificate.", _SERVER)] = None,
     patience: Annotated[
-        float, typer.Option(help="Seconds to wait for a server that is away.", rich_help_panel=_SERVER)
+        float, typer.Option(help="Seconds to wait for a server that does not answer.", rich_help_panel=_SERVER)
     ] = 600.0,
     out: Annotated[Path | None, _option("Folder for model and statement. Default: in --state, by run.", _OUT)] = None,
     log: Annotated[Path | None, _option("Append a log to this file, one JSON object per line.", _OUT)] = None,

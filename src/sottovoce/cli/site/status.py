@@ -17,7 +17,7 @@ def site_status(
     run: Annotated[str | None, typer.Option(help="One run only. Default: all of them.", metavar="RUN")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
-    """Where the runs of a site stand: round, who is awaited, what was spent, what is left. It may run meanwhile."""
+    """Where the runs of a site stand: round, who is awaited, what was spent, what is left. The site may be running."""
     from sottovoce.cli.output import print_json
     from sottovoce.federation.site.status import FILE, is_running, read_status
 

@@ -43,8 +43,8 @@ KEPT = 3
 # does not make a file longer takes a fraction of the time.
 _MERGED_AFTER = 128
 _OTHER_SOFTWARE = (
-    "Nothing was spent. What this site has said stands, on the server and in this journal. Here it cannot say anything "
-    "new: a round that was said before, and is missing in an old copy of this folder, would come out with other noise. "
+    "Nothing was spent. What this site has sent stays on the server and in this journal. Here it cannot send anything "
+    "new: a round that was sent before, and is missing in an old copy of this folder, would come out with other noise. "
     "A run goes on under the versions and on the kind of processor that it began with: go on there, or leave the run."
 )
 _TABLES = (

@@ -55,10 +55,10 @@ def _notes(agreement: Agreement) -> tuple[str, ...]:
         f"floating-point noise. That it is discrete is counted in delta, with {agreement.grid_delta:.3g}.",
         "It is a function of a secret key of this site and of what it was added to, so that a site that is restored "
         "from a copy sends the same again. The guarantee therefore is computational: it holds against whoever cannot "
-        "tell ChaCha20 and HMAC-SHA256 from chance, and has not got the key, which was deleted when the "
+        "tell ChaCha20 and HMAC-SHA256 from random bits, and has not got the key, which was deleted when the "
         "run was over. A backup of the state folder that was made during the run still holds it.",
         "If the state folder was copied or put back during the run, and the message server lied"
-        f"{partners}, a round may have been released a second time, unbooked.",
+        f"{partners}, a round may have been released a second time, and not counted.",
         *_on_people(agreement),
     )
 

@@ -64,7 +64,7 @@ class Model:
             expect(self.schema.d == d, f"a schema with {d} features", d=self.schema.d)
             # A frozen object is set just once more, here: no way to make a model may forget this.
             object.__setattr__(self, "privacy", self.privacy.noting(*review.notes(self.schema)))
-        expect(np.isfinite(self.offset) and (self.classes is None or self.offset == 0), "no offset but in regression",
+        expect(np.isfinite(self.offset) and (self.classes is None or self.offset == 0), "an offset in regression only",
                offset=self.offset)  # fmt: skip
         expected = None if self.classes is None else max(2, outputs)
         expect(expected in (None, len(self.classes or ())), f"{expected} classes", classes=self.classes)

@@ -33,13 +33,13 @@ def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegressi
         ) from error
     if model.tilt:
         raise UnsupportedError(
-            f"Expected a loss that scikit-learn's own estimators have, got loss={model.loss.name!r}: theirs take "
-            "decision and probabilities of one number, and here a class counts more than it is frequent. Use ONNX."
+            f"Expected a loss that scikit-learn's own estimators have, got loss={model.loss.name!r}: they "
+            "compute decision and probabilities from one score, which weighted classes do not allow. Use ONNX."
         )
     if isinstance(model.loss, Poisson):
         raise UnsupportedError(
-            "Expected a loss whose fitted estimator scikit-learn lets others make, got loss='poisson': its "
-            "PoissonRegressor predicts by what only its own fit leaves. Use ONNX."
+            "Expected a loss whose estimator can be made without a fit, got loss='poisson': PoissonRegressor predicts "
+            "from private attributes that only its own fit sets. Use ONNX."
         )
     made: Any
     if model.classes is None:

@@ -111,7 +111,7 @@ def positive_last(classes: tuple[str, ...], positive: str | None) -> tuple[str, 
     """Two classes in the order that makes one of them the positive one."""
     if positive is None:
         return classes
-    expect(len(classes) == 2, f"no label.positive but with two classes, got {len(classes)} and", positive=positive)
+    expect(len(classes) == 2, f"label.positive with two classes only, got {len(classes)} and", positive=positive)
     expect(positive in classes, "label.positive among label.classes", positive=positive, classes=list(classes))
     return classes if classes[1] == positive else classes[::-1]
 

@@ -214,9 +214,9 @@ class Book:
                 f"sight of earlier results, got {what}, with event={other.words!r}. {advice.kind}"
             )
         return (
-            f"Expected to stay within {cap}, got {what}: all with it would cost epsilon={self.price():.10g}, without "
-            f"it {before.price():.6g} in {before.costs.total()} charges{against(before.colluding)}, which leaves "
-            f"{before.left():.4g} for one more plain Gaussian run. {advice.total}"
+            f"Expected to stay within {cap}, got {what}: all charges with it would cost epsilon={self.price():.10g}, "
+            f"without it {before.price():.6g} in {before.costs.total()} charges{against(before.colluding)}, which "
+            f"leaves {before.left():.4g} for one more plain Gaussian run. {advice.total}"
         )
 
     @property
