@@ -1015,9 +1015,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "noise does not depend on what was heard",
-        "federation/site/seat.py",
-        "return self.source.within(self.binding + chain) if",
-        "return self.source.within(self.binding) if",
+        "federation/site/own_noise.py",
+        "return source.within(self.seat.binding + chain) if",
+        "return source.within(self.seat.binding) if",
         "tests/federation/test_set_back.py::test_noise_is_another_after_another_history",
     ),
     Mutant(

@@ -201,8 +201,8 @@ def test_only_secure_noise_outside_tests(federation):
 def test_the_rows_and_the_key_are_the_agreed_ones(federation):
     with ExitStack() as stack:
         seat = federation.seat("berlin", stack)
-        assert isinstance(seat.source, SecureNoise)
-        assert (seat.source.d, seat.source.terms, seat.source.grid_bits) == (5, 12, 30)
+        assert isinstance(seat.part.source, SecureNoise)
+        assert (seat.part.source.d, seat.part.source.terms, seat.part.source.grid_bits) == (5, 12, 30)
         with pytest.raises(InputError, match="the key of site berlin with fingerprint"):
             replace(seat, key=SigningKey.generate())
         with pytest.raises(InputError, match="rows=12 at site berlin, as agreed, got rows=9"):
@@ -213,7 +213,7 @@ def test_the_rows_and_the_key_are_the_agreed_ones(federation):
 
 def test_large_batches_are_counted_in_the_rounding_errors():
     with Federation(RING, SIZES, replace(ALGORITHM, batch_size=14)) as federation, ExitStack() as stack:
-        assert federation.seat("oslo", stack).source.terms == 14
+        assert federation.seat("oslo", stack).part.source.terms == 14
 
 
 # -- two with one identity --------------------------------------------------------------------------------------------

@@ -364,7 +364,7 @@ def test_noise_is_another_after_another_history(federation):
         seat = federation.seat("paris", stack)
         zeros = np.zeros((1, seat.oracle.d, 1))
         drawn = [
-            seat.noise_after(chain).added(zeros, 1.0, np.ones((1, 1, 1)), 1, 0)
+            seat.part.noise_after(chain).added(zeros, 1.0, np.ones((1, 1, 1)), 1, 0)
             for chain in (b"a" * 32, b"b" * 32, b"a" * 32)
         ]
     assert not np.array_equal(drawn[0], drawn[1])

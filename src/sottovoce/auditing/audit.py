@@ -180,7 +180,7 @@ def audit(
     chosen = secrets.randbits(63) if seed is None else seed
     for_search, for_learning, *seeds = np.random.SeedSequence(chosen).generate_state(6, np.uint32).tolist()
     more, for_worlds = seeds[:2], seeds[2:]
-    work = _Work(progress, looked_at(worlds) * _ROW_WORK + 4 * runs)
+    work = _Progress(progress, looked_at(worlds) * _ROW_WORK + 4 * runs)
     pair = worst_pair(worlds, for_search, lambda count: work.add(count * _ROW_WORK))
     work.at(looked_at(worlds) * _ROW_WORK)
     learnt = [pair.worlds.seen(row, runs, for_learning, own=False, told=work.add) for row in pair.rows]
@@ -250,7 +250,7 @@ def _claim(pair: Pair, colluding: int | None) -> tuple[Stated, Claim]:
     return stated, Claim(algorithm.event(algorithm.rounds, site, Observer(line.colluding)), line.epsilon, made.delta)
 
 
-class _Work:
+class _Progress:
     """Counter of the work done, which reports to `progress`."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:

@@ -132,7 +132,9 @@ def check_algorithm(a: "Agreement") -> None:
 
 
 def check_masked(a: "Agreement", algorithm: Analysis) -> None:
-    """Refuse masked sums that would hide less than they promise, or that these sites could never make."""
+    """Refuse masked sums that would hide less than they promise, or that these sites could never make; and standard
+    errors of coefficients that the schema leaves without a value of their own.
+    """
     n, u, spare = len(a.sites), algorithm.members(len(a.sites)), algorithm.spare
     if any(site.mask_key is None for site in a.sites):
         without = [site.name for site in a.sites if site.mask_key is None]
@@ -166,6 +168,8 @@ def check_masked(a: "Agreement", algorithm: Analysis) -> None:
         f"policy='go-on', spare > 0 and least_sites < {n} together with masked sums, or none of them",
         policy=policy, spare=spare, least_sites=u,
     )  # fmt: skip
+    if algorithm.infers and a.encoding is not None:
+        require_inferable(a.encoding)
 
 
 def check_people(a: "Agreement") -> None:
@@ -191,8 +195,6 @@ def check_schema(a: "Agreement") -> None:
         return
     # An unreviewed schema may hold values that were read off rows, and would make them public.
     require_reviewed(schema)
-    if isinstance(a.algorithm, Analysis) and a.algorithm.infers:
-        require_inferable(schema)
     expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
     expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)
     label = schema.label

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
-from sottovoce.algorithms import Algorithm
+from sottovoce.algorithms import PrivateAlgorithm
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.federation.site.absent import Policy, Silence
@@ -24,6 +24,7 @@ from sottovoce.federation.site.stops import DivergedError
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Slot
 from sottovoce.noise.secure import SecureNoise
+from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy.accounting.discrete import discretisation_divergence
 from sottovoce.privacy.books.book import Cost
@@ -35,10 +36,10 @@ class OwnNoise(SitePart):
     """A site's part in a run where every site sends noisy models to its neighbours."""
 
     @cached_property
-    def algorithm(self) -> Algorithm[Any]:
+    def algorithm(self) -> PrivateAlgorithm[Any]:
         """The agreed algorithm; refuses one without noise of its own."""
         algorithm = self.agreement.algorithm
-        if not isinstance(algorithm, Algorithm):
+        if not isinstance(algorithm, PrivateAlgorithm):
             raise InputError(f"Expected an algorithm with noise of its own, got {type(algorithm).__name__}.")
         return algorithm
 
@@ -60,6 +61,29 @@ class OwnNoise(SitePart):
 
     def has_model(self, last: Standing) -> bool:
         return bool(cast(Snapshot, last).said.any())
+
+    # -- its noise ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def source(self) -> Noise:
+        """The noise of this site in this run: exact and discrete, from its journal's key, unless a test gave one."""
+        if self.seat.noise is not None:
+            return self.seat.noise
+        batch = self.algorithm.batch
+        # The most terms that a gradient sums: its rounding grows with them, and the noise has to cover it.
+        terms = max(self.agreement.member(self.seat.site).rows, 1 if batch is None else batch.size)
+        return SecureNoise(self.journal.noise_key, self.agreement.model_size, terms, self.agreement.grid_bits)
+
+    def noise_after(self, chain: bytes) -> Noise:
+        """The noise of the round after the messages that the chain identifies.
+
+        It is a function of the noise key, the agreement, site and rows (which the binding identifies), the chain, and
+        the numbers that it is added to. So a site that is restored from an old copy sends the same message again, and
+        two different numbers never get the same noise. Binding and chain have fixed lengths, so no two pairs have the
+        same bytes.
+        """
+        source = self.source
+        return source.within(self.seat.binding + chain) if isinstance(source, SecureNoise) else source
 
     # -- numbers and prices -------------------------------------------------------------------------------------------
 
@@ -91,7 +115,7 @@ class OwnNoise(SitePart):
 
     async def compute(self, process: Process, k: int, before: Standing) -> Computed:
         before = cast(Snapshot, before)
-        noise, oracle = self.seat.noise_after(before.witness.chain), self._oracle(k - 1)
+        noise, oracle = self.noise_after(before.witness.chain), self._oracle(k - 1)
 
         def release() -> tuple[Array, Any]:
             with one_thread():

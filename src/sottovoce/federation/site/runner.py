@@ -8,7 +8,7 @@ With masked sums, one site first proposes the point of the sum, and the others u
 Each step is on the disk before the next one begins, except a checkpoint, which is written with the next outbox. After a
 crash the last checkpoint is loaded. If the outbox holds the next round, the same bytes are sent, and the state that was
 stored with them is used. If it does not, the round is computed under the same reservation. Noise is a function of all
-that was heard and of the numbers themselves (`Seat.noise_after`), so a round that is computed twice gives the same.
+that was heard and of the numbers themselves (`OwnNoise.noise_after`), so a round that is computed twice gives the same.
 
 A state folder that was restored from a copy, or a second one, lacks the messages sent since. So before a process sends
 a message that is not in its outbox, it looks into its own mailbox: if there is a message, it can only send the same. If

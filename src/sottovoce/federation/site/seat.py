@@ -1,7 +1,7 @@
 """One site's seat in a run: the agreement, and the rows, keys and files that only this site has.
 
 Everything that can be checked before the first round is checked here, before anything is drawn or sent. A seat knows
-the cost of a round, the inputs of its noise, and the site's state. It sends nothing and waits for nobody; the runner
+the cost of a round, and the site's state. It sends nothing and waits for nobody; the runner
 does.
 """
 
@@ -13,7 +13,6 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.algorithms import PrivateAlgorithm
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
@@ -28,7 +27,7 @@ from sottovoce.federation.site.part import SitePart, Standing
 from sottovoce.federation.site.software import software
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.transport.wire import digest_of
-from sottovoce.noise.secure import SecureNoise, require_secure
+from sottovoce.noise.secure import require_secure
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy.books.book import Cost
@@ -115,27 +114,6 @@ class Seat:
     def part(self) -> SitePart:
         """The site's part in the run: with masked sums, or with noise of its own."""
         return MaskedSums(self) if self.agreement.algorithm.way.masked else OwnNoise(self)
-
-    @cached_property
-    def source(self) -> Noise:
-        """The noise of this site in this run: exact and discrete, from its journal's key, unless a test gave one."""
-        if self.noise is not None:
-            return self.noise
-        a = self.agreement.algorithm
-        batch = a.batch.size if isinstance(a, PrivateAlgorithm) and a.batch is not None else 1
-        # The most terms that a gradient sums: its rounding grows with them, and the noise has to cover it.
-        terms = max(self.agreement.member(self.site).rows, batch)
-        return SecureNoise(self.journal.noise_key, self.agreement.model_size, terms, self.agreement.grid_bits)
-
-    def noise_after(self, chain: bytes) -> Noise:
-        """The noise of the round after the messages that the chain identifies.
-
-        It is a function of the noise key, the agreement, site and rows (which the binding identifies), the chain, and
-        the numbers that it is added to. So a site that is restored from an old copy sends the same message again, and
-        two different numbers never get the same noise. Binding and chain have fixed lengths, so no two pairs have the
-        same bytes.
-        """
-        return self.source.within(self.binding + chain) if isinstance(self.source, SecureNoise) else self.source
 
     @cached_property
     def binding(self) -> bytes:

@@ -44,7 +44,7 @@ _ROOT_2 = 1.4142136  # sqrt(2), rounded up
 _MOST_LANES = 32
 
 
-class _Shape(NamedTuple):
+class _Layout(NamedTuple):
     """Layout of a tile."""
 
     classes: int
@@ -242,7 +242,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, classes: int, room: i
     item = claim(counter)
     while item < items:
         i, first = item // tiles, item % tiles * room
-        shape = _Shape(classes, room, min(room, all_runs - first))
+        shape = _Layout(classes, room, min(room, all_runs - first))
         _copy_in(w, start[i], first, shape, lanes)
         _copy_in(p, pull[i], first, shape, lanes)
         t[:] = 0
