@@ -329,7 +329,7 @@ def test_there_is_one_context_for_each_turn(seven):
             if name not in ("turn", "agreement"):
                 members = {"members": seven.names[:6]} if name == "members" else {name: value}
                 other = replace(ctx, **members)
-                assert "the one context in which (2, 1) was spoken for" in refused(seven, other, past)
+                assert "the one context in which (2, 1) was sent" in refused(seven, other, past)
 
 
 def test_another_agreement_is_refused(seven):

@@ -49,7 +49,7 @@ def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, 
         algorithm: a name, an algorithm with settings of the caller's, or None.
         inference: True if coefficients are to have standard errors, which only masked sums give.
         objective: the fields of an algorithm that say what is minimised, and within which guarantee.
-        problem: the rows, and who speaks with whom. Only its public numbers are used.
+        problem: the rows, and who exchanges messages with whom. Only its public numbers are used.
     """
     sites, loss = problem.sites, objective["loss"]
     if isinstance(algorithm, PrivateMethod):

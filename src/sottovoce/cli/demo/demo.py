@@ -8,7 +8,7 @@
     OUT/NAME/site.log, output.txt      what it logs and prints
     OUT/NAME/model.safetensors         what it ends with, and statement.txt
 
-With both ways of speaking, all of this lies in OUT/own and in OUT/masked. No site runs inside this process: each is the
+With --both, all of this lies in OUT/own and in OUT/masked. No site runs inside this process: each is the
 program that a real organisation would run.
 """
 
@@ -81,7 +81,7 @@ def demo(
 
 
 def _try(way: str, out: Path, rounds: int | None, runs: int, quiet: bool) -> "Trial":
-    """Run a federation in one way of speaking, and score its models."""
+    """Run a federation, with noise of its own or with masked sums, and score its models."""
     from sottovoce.cli.demo.scoring import Trial, score
 
     masked = way == MASKED

@@ -69,7 +69,7 @@ written(DemoScores, "accuracy", ...)
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One way of speaking, run once by real sites."""
+    """One run of real sites, with noise of their own or with masked sums."""
 
     way: str
     out: Path
@@ -142,7 +142,7 @@ def score(
 
 
 def show(trials: Sequence[Trial]) -> None:
-    """Print the scores as tables: by site for one trial, by way of speaking, and what epsilon rests on."""
+    """Print the scores as tables: by site for one trial, side by side for two, and what epsilon rests on."""
     first = trials[0].scores
     output.show(*([_by_site(first)] if len(trials) == 1 else []), _by_way(trials))
     for trial in trials:
@@ -158,7 +158,7 @@ def show(trials: Sequence[Trial]) -> None:
 
 
 def _by_way(trials: Sequence[Trial]) -> Table:
-    """One line for each way of speaking."""
+    """One line for each trial."""
     rows = [
         (
             trial.way, _percent(trial.scores.accuracy),

@@ -167,7 +167,7 @@ def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -
     _rule(0 <= attempt <= a.spare, f"at most {a.spare} spare attempts in all", attempt=attempt)
     _rule(not context.turn.is_behind(past.said), f"a turn after {tuple(past.said)}", turn=tuple(context.turn))
     same = context.turn != past.said or context.digest() == past.context
-    _rule(same, f"the one context in which {tuple(past.said)} was spoken for", context=context.digest().hex())
+    _rule(same, f"the one context in which {tuple(past.said)} was sent", context=context.digest().hex())
 
 
 def _rule(kept: bool, expected: str, **came: object) -> None:

@@ -62,7 +62,7 @@ def draft(
         form: how a CSV file is written; None guesses it from the first lines.
         positive: of two classes the one that is looked for; None takes the second, in order, and leaves it to the
             review.
-        keep: columns to use although their names, or numbers that are all different, speak against it.
+        keep: columns to use although their names, or numbers that are all different, suggest that they are no features.
     """
     expect(bins is None or 2 <= bins <= MOST_BINS, f"2 <= bins <= {MOST_BINS}", bins=bins)
     form = sniff(Path(path)) if form is None else form
