@@ -261,7 +261,7 @@ def test_a_run_goes_on_under_the_software_that_it_began_with(federation, monkeyp
     before, sent = seat_module.software(), len(world.sent)
     assert f"numpy {np.__version__}" in before
     monkeypatch.setattr(seat_module, "software", lambda: before.replace(np.__version__, "1.0"))
-    told = r"Nothing was spent\. .* it cannot say anything new.* go on there, or leave the run"
+    told = r"Nothing was spent\. .* it cannot send anything new.* go on there, or leave the run"
     with pytest.raises(InputError, match=told):
         play(federation.site("berlin", world))
     assert len(world.sent) == sent
