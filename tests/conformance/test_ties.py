@@ -94,7 +94,7 @@ def test_a_model_file_and_its_figures_say_the_same(tmp_path):
     lines = (tmp_path / "out.csv").read_text().splitlines()[1:]
     assert [line.split(",")[1] for line in lines] == ["no", "yes", "yes", "yes"]
     found = apply.evaluate(loaded, tmp_path / "rows.csv")
-    assert (found.accuracy, found.confusion) == (0.5, ((0, 1), (1, 2)))
+    assert (found.figures.accuracy, found.confusion) == (0.5, ((0, 1), (1, 2)))
 
 
 def test_the_demo_s_simulated_accuracy_is_by_the_same_rule():

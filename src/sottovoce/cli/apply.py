@@ -235,22 +235,22 @@ def _show(model: Any, found: Any) -> None:
     from sottovoce.privacy import HOLDER_ONLY
     from sottovoce.problem.figures import constant_words
 
-    nothing = found.no_model
+    own, nothing = found.figures, found.no_model
     # Each with what no model at all reaches.
     figures = {
         "rows": (f"{found.rows:,}", ""),
-        f"{model.loss.name} loss, mean": (_digits(found.risk, ".4f"), _digits(nothing["risk"], ".4f")),
-        "accuracy": (_share(found.accuracy), _share(found.majority)),
+        f"{model.loss.name} loss, mean": (_digits(own.risk, ".4f"), _digits(nothing.risk, ".4f")),
+        "accuracy": (_share(own.accuracy), _share(found.majority)),
         f"recall of {found.positive}": (_share(found.recall), ""),
         f"precision of {found.positive}": (_share(found.precision), ""),
         "average precision" + (f" of {found.rare_class}, which is rare" if found.rare_class else ""): (
-            _share(found.average_precision), _share(nothing["average_precision"]),
+            _share(own.average_precision), _share(nothing.average_precision),
         ),
-        "AUC": (_digits(found.auc, ".4f"), _digits(nothing["auc"], ".4f")),
+        "AUC": (_digits(own.auc, ".4f"), _digits(nothing.auc, ".4f")),
         "mean absolute error": tuple(
-            _digits(error, ".6g") for error in (found.mean_absolute_error, nothing["mean_absolute_error"])
+            _digits(error, ".6g") for error in (own.mean_absolute_error, nothing.mean_absolute_error)
         ),
-        "R²": (_digits(found.r2, ".4f"), _digits(nothing["r2"], ".4f")),
+        "R²": (_digits(own.r2, ".4f"), _digits(nothing.r2, ".4f")),
     }  # fmt: skip
     rows = [(name, figure, without or "") for name, (figure, without) in figures.items() if figure is not None]
     show(Table(("", "model", "no model"), rows, frozenset({1, 2})), f"No model: {constant_words(model.loss)}.")

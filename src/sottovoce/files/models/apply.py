@@ -4,7 +4,7 @@ larger than memory.
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from math import log
 from pathlib import Path
@@ -22,9 +22,9 @@ from sottovoce.files.schema.person import MOST_ROWS
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.strength import default_delta
 from sottovoce.problem.answers import Answers
-from sottovoce.problem.figures import figures, no_model, rare_class
+from sottovoce.problem.figures import Figures, figures, no_model, rare_class
 from sottovoce.problem.losses import Poisson
-from sottovoce.settings import written
+from sottovoce.settings import written_as
 from sottovoce.settings.disk import text_out
 from sottovoce.tally import PrivateEvaluation, Terms
 from sottovoce.tally.evaluation import COUNTED_ALIKE
@@ -37,34 +37,33 @@ ROW, PREDICTION = "row", "prediction"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Loss, accuracy and confusion of a model on labelled rows. All figures count rows by their weights; the confusion,
-    and whether a class is rare, by their number. Computed without noise: only for whoever may see the rows.
+    """Figures and confusion of a model on labelled rows. All figures count rows by their weights; the confusion, and
+    whether a class is rare, by their number. Computed without noise: only for whoever may see the rows.
     """
 
     rows: int
-    risk: float  # mean loss
-    accuracy: float | None  # None in regression
-    majority: float | None  # accuracy of always answering the most frequent class
-    mean_absolute_error: float | None  # None in classification
-    confusion: tuple[tuple[int, ...], ...] | None  # confusion[true][predicted], classes in the model's order
+    figures: Figures
+    no_model: Figures  # of a constant answer, computed from these rows
+    majority: float | None = None  # accuracy of always answering the most frequent class; None in regression
+    confusion: tuple[tuple[int, ...], ...] | None = None  # confusion[true][predicted], classes in the model's order
     positive: str | None = None  # of two classes the one that is looked for
     recall: float | None = None  # share of the positive class that is found; None if there are no such rows, or class
     precision: float | None = None  # share of what is called positive that is; None if nothing is, or no such class
-    log_loss: float | None = None  # nats; None unless the loss makes probabilities
-    auc: float | None = None  # None unless there are two classes, and rows of both
-    average_precision: float | None = None  # of the rarer of two classes
-    r2: float | None = None  # None in classification
     rare_class: str | None = None  # the class of fewer than one row in ten
-    no_model: Mapping[str, float | None] | None = None  # the same figures for a constant answer, read off these rows
 
     @property
-    def worse_than_no_model(self) -> bool | None:
+    def worse_than_no_model(self) -> bool:
         """True if a constant prediction has a smaller mean loss."""
-        nothing = None if self.no_model is None else self.no_model["risk"]
-        return None if nothing is None else not self.risk < nothing
+        return not self.figures.risk < self.no_model.risk
 
 
-written(Evaluation, ..., "worse_than_no_model")
+def _plain(found: Evaluation) -> dict[str, object]:
+    """An evaluation as one table, with the figures among the rest."""
+    beside = {f.name: getattr(found, f.name) for f in fields(found) if f.name != "figures"}
+    return {**asdict(found.figures), **beside, "worse_than_no_model": found.worse_than_no_model}
+
+
+written_as(Evaluation, _plain)
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def write_predictions(
 
 
 def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluation:
-    """Mean loss, accuracy and other figures, and confusion on a labelled file, or a table in memory."""
+    """Figures and confusion on a labelled file, or a table in memory."""
     from sottovoce.files.schema import files
 
     # Nothing is learnt from these rows, so the limit on rows per person does not matter.
@@ -153,12 +152,8 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     kept, learnt = factors.shifted(answers.outputs(z if z.shape[1] > 1 else z[:, 0])), answers.learnt(labels)
     found = figures(loss, kept, learnt, answers.scale, factors.weights)
     nothing = no_model(loss, learnt, learnt, answers.scale, factors, factors)
-    more: dict[str, Any] = {
-        "log_loss": found.log_loss, "auc": found.auc, "average_precision": found.average_precision, "r2": found.r2,
-        "no_model": asdict(nothing),
-    }  # fmt: skip
     if isinstance(schema.label, NumberLabel):
-        return Evaluation(len(labels), found.risk, None, None, found.mean_absolute_error, None, **more)
+        return Evaluation(len(labels), found, nothing)
     assert model.classes is not None
     rare = rare_class(model.loss, labels)
     true = model.loss.labels.numbers(labels)
@@ -169,17 +164,15 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     counts = weighed.sum(axis=1)
     two = len(model.classes) == 2
     return Evaluation(
-        rows=len(labels),
-        risk=found.risk,
-        accuracy=found.accuracy,
+        len(labels),
+        found,
+        nothing,
         majority=float(counts.max() / counts.sum()),
-        mean_absolute_error=None,
         confusion=tuple(tuple(int(n) for n in row) for row in confusion),
         positive=model.classes[1] if two else None,
         recall=_share(weighed[1, 1], weighed[1]) if two else None,
         precision=_share(weighed[1, 1], weighed[:, 1]) if two else None,
         rare_class=None if rare is None else model.classes[rare],
-        **more,
     )
 
 
