@@ -607,7 +607,7 @@ def test_a_site_that_was_set_back_hears_of_it_though_one_is_silent():
             await dies(federation, world, "published", 3)
             backup.restore()
             world.shows = lambda reader, slot, data: None if reader == slot.site == "berlin" else data
-            with pytest.raises(UsedTwiceError, match="that it has our round="):
+            with pytest.raises(UsedTwiceError, match="that it has received round="):
                 await federation.site("berlin", world, pace=PACE)
             for task in (*rest, gone):
                 task.cancel()

@@ -261,7 +261,7 @@ def test_a_put_back_folder_before_a_server_that_forgot_stops(federation):
         world.shows = lambda reader, slot, data: None if (
             reader == slot.site == "berlin" and slot.kind is Kind.SUM and slot.number > 1) else data  # fmt: skip
         before = len([1 for slot, _ in world.sent if (slot.site, slot.kind) == ("berlin", Kind.SUM)])
-        with pytest.raises(UsedTwiceError, match=r"that it has our round=[23]"):
+        with pytest.raises(UsedTwiceError, match=r"that it has received round=[23]"):
             await federation.site("berlin", world)
         assert len([1 for slot, _ in world.sent if (slot.site, slot.kind) == ("berlin", Kind.SUM)]) == before
         for task in others:

@@ -28,7 +28,7 @@ from sottovoce.cli import draft as drafts
 from sottovoce.cli import main
 from sottovoce.cli.exit_codes import EXIT_CODES, code_of, epilog
 from sottovoce.cli.site import files
-from sottovoce.cli.site import site as command
+from sottovoce.cli.site import run as command
 from sottovoce.cli.site.run import site_run
 from sottovoce.cli.site.view import LiveTable, PlainLines
 from sottovoce.errors import BudgetError, InputError, PrivacyError

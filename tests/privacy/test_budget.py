@@ -80,7 +80,9 @@ def test_what_does_not_fit_is_refused_and_not_charged():
     with pytest.raises(BudgetError) as refused:
         accountant.spend(FIT)
     message = str(refused.value)
-    assert message.startswith("Expected to stay within the cap epsilon=1.0 at delta=1e-05, got asked=0.5: all charges with it")
+    assert message.startswith(
+        "Expected to stay within the cap epsilon=1.0 at delta=1e-05, got asked=0.5: all charges with it"
+    )
     assert "would cost epsilon=1.0" in message
     assert "without it 0.911" in message
     assert "in 3 charges, which leaves 0.362" in message
