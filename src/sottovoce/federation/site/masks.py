@@ -15,7 +15,7 @@ sites put forward makes two secrets.
 `Context` stands for all that has been said: two sites that heard different messages use different masks, and nothing
 opens. Noise is a function of the context, of g and s, and of round(v/g) itself. So a site that is set back sends the
 same words again, and another value gets other noise. One function decides what a site may send: `expect_turn`.
-Proofs: docs/proofs/masked.md.
+Proofs: docs/proofs/masked.md. Words such as turn, context and proposal: docs/how-to/masked-federation.md.
 """
 
 from collections.abc import Mapping, Sequence
