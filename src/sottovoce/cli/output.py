@@ -61,9 +61,10 @@ def _text(cell: "Cell") -> Any:
     """The text as it is: neither markup nor terminal commands in it have an effect."""
     from rich.text import Text
 
+    from sottovoce.document.text import printable
+
     text, tone = (cell, "plain") if isinstance(cell, str) else (cell.text, cell.tone)
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return Text(shown, style=_STYLES.get(tone, ""))
+    return Text(printable(text), style=_STYLES.get(tone, ""))
 
 
 def _table(part: "Table") -> Any:

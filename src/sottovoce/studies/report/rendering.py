@@ -1,13 +1,12 @@
 """Documents as web pages: self-contained, figures inline, nothing fetched. Quick to import: it draws no figure."""
 
-import re
-
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from sottovoce.document import Document
+from sottovoce.document import Document, Folded, Words
+from sottovoce.document.html import html_of, prose
 
-# All that comes in is text and is escaped, but for what is marked as markup: figures, which `svg.inline` vouches for.
+# All that comes in is text and is escaped; parts of a document are escaped where they become HTML.
 _PAGES = Environment(
     loader=PackageLoader("sottovoce.studies.report"),
     autoescape=True,
@@ -18,13 +17,12 @@ _PAGES = Environment(
 )
 
 
-def _prose(text: str) -> Markup:
-    """Escaped text in which no line ends within an option such as --out, or a number such as 1e-05."""
-    return Markup(re.sub(r"--[\w-]+|\b[\d.]+e-\d+\b", r'<span class="whole">\g<0></span>', str(escape(text))))
-
-
-_PAGES.filters["kind"] = lambda part: type(part).__name__
-_PAGES.filters["prose"] = _prose
+_PAGES.filters |= {
+    "kind": lambda part: type(part).__name__,
+    "html": lambda parts: Markup(html_of(parts)),
+    "prose": lambda text: Markup(prose(text)),
+}
+_PAGES.globals |= {"Folded": Folded, "Words": Words}
 
 
 def page_of(document: Document) -> str:

@@ -3,13 +3,13 @@
 import io
 import re
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from sottovoce.document import Svg
 from sottovoce.studies.report.style import GRID, INK, PAPER, style
 
 
-def inline(svg: str, name: str) -> Markup:
+def inline(svg: str, name: str) -> Svg:
     """An SVG file as part of a page: ids made unique, addresses dropped, ink and paper taken from the page."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
@@ -18,7 +18,7 @@ def inline(svg: str, name: str) -> Markup:
     body = re.sub(r'href="#', f'href="#{name}-', body).replace("url(#", f"url(#{name}-")
     for colour, variable in ((INK, "var(--ink)"), (GRID, "var(--grid)"), (PAPER, "var(--paper)")):
         body = body.replace(colour, variable)
-    return Markup(body.replace("<svg", '<svg role="img"', 1))
+    return Svg(body.replace("<svg", '<svg role="img"', 1))
 
 
 def picture(figure: Figure, kind: str) -> bytes:

@@ -1,7 +1,8 @@
 """Documents for people, before layout: paragraphs, tables, figures and sections as plain data.
 
-Each document is described once. `cli.output` lays it out on a terminal, `studies.report.rendering` as a page, and both
-escape all of its text as untrusted. With `--json`, programs get numbers instead.
+Each document is described once. `cli.output` lays it out on a terminal, `text` as plain text and `html` as HTML, within
+the pages of `studies.report.rendering` and in notebooks. All of them escape its text as untrusted. With `--json`,
+programs get numbers instead.
 """
 
 from collections.abc import Sequence
@@ -69,9 +70,16 @@ class Code:
 
 
 @final
+class Svg(str):
+    """A drawing that was made here, as `studies.report.svg.inline` makes it: HTML as it stands, not to be escaped."""
+
+    __slots__ = ()
+
+
+@final
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, shown on pages only: inline SVG, as `studies.report.svg.inline` makes it."""
+    """A drawing, shown on pages only: an `Svg`. Any other text is escaped."""
 
     drawing: str
     caption: str = ""
