@@ -71,7 +71,7 @@ def _show(model: "Model", every: bool) -> None:
     from sottovoce.files.models.coefficients import NO_ERRORS, described
     from sottovoce.privacy.words import guarantee
 
-    show(_predicts(model), "", *guarantee(model.privacy), "")
+    show(model.predicts(), "", *guarantee(model.privacy), "")
     if model.inference is not None:
         show(Code(model.inference.text()))
     else:
@@ -80,20 +80,6 @@ def _show(model: "Model", every: bool) -> None:
             show("", *described(model, output, None if every else _MOST))
     origin = [(name, _one_line(value)) for name, value in model.provenance.items()]
     show("", Facts([*origin, ("signed by", model.signed_by or "nobody")]))
-
-
-def _predicts(model: "Model") -> str:
-    """A sentence on what the model predicts, and from what."""
-    from sottovoce.problem.losses import Counts
-
-    what = "the label" if model.schema is None else repr(model.schema.label.column)
-    of = f"{model.d} features" if model.schema is None else f"{len(model.schema.columns)} columns ({model.d} features)"
-    if model.classes is None:
-        number = "mean of the count" if isinstance(model.loss.labels, Counts) else "number"
-        return f"Predicts the {number} {what} from {of}. Learnt with the loss {model.loss.name}."
-    among = ", ".join(model.classes[:10]) + (", ..." if len(model.classes) > 10 else "")
-    how = " with probabilities" if model.has_probabilities else ""
-    return f"Predicts {what} among {among}{how}, from {of}. Learnt with the loss {model.loss.name}."
 
 
 def _one_line(value: object) -> str:

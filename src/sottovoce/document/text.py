@@ -8,7 +8,7 @@ from textwrap import fill
 from sottovoce.document import Cell, Code, Facts, Figure, FigureRow, Folded, Part, Section, Table, Words
 
 WIDTH = 88  # of a paragraph, as most notebooks and terminals have it
-WIDEST = 36  # of the cells in a first column; longer ones are cut, so that the numbers beside them stay on the line
+WIDEST = 56  # of the cells in a first column; longer ones are cut, so that the numbers beside them stay on the line
 
 
 def printable(text: str) -> str:
@@ -17,8 +17,14 @@ def printable(text: str) -> str:
 
 
 def text_of(parts: Iterable[Part]) -> str:
-    """The parts in order. Figures, and what a page shows only after a click, are left out."""
-    return "\n".join(line for part in parts for line in _lines(part))
+    """The parts in order, with a blank line around tables. Figures are left out, and so are folded parts."""
+    found = list[str]()
+    for part in parts:
+        lines, apart = list(_lines(part)), isinstance(part, Table)
+        if lines and found and (apart or found[-1] == ""):
+            found += [] if found[-1] == "" else [""]
+        found += [*lines, ""] if apart else lines
+    return "\n".join(found).rstrip("\n")
 
 
 def _lines(part: Part) -> Iterator[str]:

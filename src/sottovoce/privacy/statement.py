@@ -9,9 +9,11 @@ import json
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, inf, isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, final, get_type_hints
 
 from sottovoce import settings
+from sottovoce.document import Facts, Folded, Part, Words
+from sottovoce.document.shown import Shown
 from sottovoce.errors import expect
 from sottovoce.privacy.accounting.calibration import Calibration
 from sottovoce.privacy.events import Event, Repeated
@@ -32,8 +34,9 @@ _DERIVED = ("private", "people", "prose")  # written for readers; what they foll
 HOLDER_ONLY = "Computed from the rows without noise: for the holder of the rows only; not covered by the guarantee."
 
 
-@dataclass(frozen=True)
-class PrivacyStatement:
+@final
+@dataclass(frozen=True, repr=False)
+class PrivacyStatement(Shown):
     """The guarantee of a run, or of several that were seen together, and its limits.
 
     Args:
@@ -161,6 +164,13 @@ class PrivacyStatement:
     def dp_event(self) -> "dp_accounting.DpEvent":
         """The event as one of dp-accounting. `Event.dp_event` says how to evaluate it."""
         return self.event.dp_event()
+
+    def described(self) -> list[Part]:
+        """Epsilon and delta, who is protected, against whom, and the notes; in HTML, the statement in full, folded."""
+        from sottovoce.privacy.words import guarantee, promise
+
+        notes = [Words(f"Note: {note}") for note in self.notes]
+        return [Facts(promise(self)), *notes, Folded("In full", guarantee(self))]
 
     def prose(self) -> str:
         """The statement as one paragraph of plain English; a warning if there is no guarantee."""

@@ -1,9 +1,9 @@
-"""A guarantee as parts of a document: as a table, in full, and which epsilon holds if how many sites collude."""
+"""A guarantee as parts of a document: in short, as a table, in full, and by how many sites collude."""
 
 from math import isfinite
 
-from sottovoce.document import Cell, Folded, Part, Table, Words
-from sottovoce.numerals import counted, up
+from sottovoce.document import Cell, Facts, Folded, Part, Table, Words
+from sottovoce.numerals import counted, exactly, up
 from sottovoce.privacy.observers import NONE, Sight
 from sottovoce.privacy.statement import PrivacyStatement, milestones
 
@@ -55,6 +55,25 @@ def _against(sights: tuple[Sight, ...]) -> str:
 def _assumed(sights: tuple[Sight, ...]) -> int:
     """How many colluding sites the statement's own epsilon holds against."""
     return max(line.colluding for line in sights if line.noise >= 1)
+
+
+def promise(privacy: PrivacyStatement) -> list[tuple[str, str]]:
+    """Name and value of what a guarantee promises, to whom and against whom, for a list of facts."""
+    if not privacy.private:
+        return [("Guarantee", "none: NOT PRIVATE")]
+    runs = f", for all {privacy.runs} runs together" if privacy.runs > 1 else ""
+    facts = [
+        ("Guarantee", f"epsilon = {up(privacy.promised)}, delta = {exactly(privacy.delta)}{runs}"),
+        ("Protects", str(privacy.unit)),
+    ]
+    against = privacy.assumption()
+    return [*facts, ("Against", against.removeprefix("holds against "))] if against else facts
+
+
+def in_short(privacy: PrivacyStatement, *before: tuple[str, str]) -> list[Part]:
+    """What is promised, as facts below others about the same thing; the statement in full, folded."""
+    notes = [("Limits", f"{counted(len(privacy.notes), 'note')} in `privacy`")] if privacy.notes else []
+    return [Facts([*before, *promise(privacy), *notes]), Folded("The privacy statement in full", guarantee(privacy))]
 
 
 def observers(sights: tuple[Sight, ...]) -> list[Part]:

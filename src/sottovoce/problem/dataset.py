@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
 from scipy import sparse
 
 from sottovoce.arrays import Bools, Floats, Ints
+from sottovoce.document import Facts, Part, Words
+from sottovoce.document.shown import Shown
 from sottovoce.errors import expect
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.factors import ALIKE, Factors
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
     Features: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]] | Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset(Shown):
     """Rows a_j with labels b_j; the first `n_train` rows are for training.
 
     `data_norm` is a declared bound on every row's Euclidean norm. It is not computed here: a bound computed
@@ -56,6 +59,16 @@ class Dataset:
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
+
+    def described(self) -> list[Part]:
+        """Numbers of rows and features, bounds, and who is protected; of public rows, also the labels."""
+        train = f", {self.n_train:,} of them for training" if 0 < self.n_train < len(self) else ""
+        labels = [] if self.private else [("Labels", _label_words(self.labels))]
+        facts = [
+            ("Data set", self.name), ("Rows", f"{len(self):,}{train}"), ("Features", listed(self.names)), *labels,
+            *declared(self.data_norm, self.private, self.unit, self.factors),
+        ]  # fmt: skip
+        return [Facts(facts), *([Words(HIDDEN, "soft")] if self.private else [])]
 
     @property
     def d(self) -> int:
@@ -100,6 +113,31 @@ class Dataset:
         expect(most <= 1, f"at most one non-zero per row among the columns {attribute}=...", most=most)
         codes: Ints = present @ np.arange(1, len(hot) + 1)
         return codes
+
+
+HIDDEN = "The rows are private: none is shown, and nothing that was computed from them."
+_FEW = 5  # names or labels that are shown of many
+
+
+def declared(data_norm: float, private: bool, unit: Unit, factors: Factors) -> list[tuple[str, str]]:
+    """What was declared of rows, for a list of facts: all of it is public."""
+    facts = [("Norm of a row", f"at most {data_norm:g}")]
+    facts += [("Rows have", ", ".join(factors.told))] if factors.told else []
+    return [*facts, *([("Rows are", "private"), ("Protects", str(unit))] if private else [("Rows are", "public")])]
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """How many names there are, and the first of them."""
+    shown = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
+    return f"{len(names):,}: {shown}" if names else "0"
+
+
+def _label_words(labels: Floats) -> str:
+    """The labels of public rows: the share of each, or the range of many."""
+    values, counts = np.unique(labels, return_counts=True)
+    if len(values) > _FEW:
+        return f"numbers from {values[0]:g} to {values[-1]:g}"
+    return ", ".join(f"{value:g} ({n / len(labels):.1%})" for value, n in zip(values, counts, strict=True))
 
 
 def _dense(features: "Features") -> Floats:

@@ -3,16 +3,18 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, final, get_args
 
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
+from sottovoce.document import Facts, Part
+from sottovoce.document.shown import Shown
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import people as people_module
 from sottovoce.problem import rows as rows_module
-from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.dataset import Dataset, declared
 from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.factors import stacked as below
 from sottovoce.problem.partition import Partition, even, refuse_reading, secret_order
@@ -47,7 +49,8 @@ def importances(counts: Ints | Sequence[int], weights: Weights) -> Floats:
     return found
 
 
-class Sites:
+@final
+class Sites(Shown):
     """Rows and labels of a stack of nodes.
 
     Args:
@@ -282,7 +285,15 @@ class Sites:
     def __len__(self) -> int:
         return self.n
 
-    def __repr__(self) -> str:
+    def described(self) -> list[Part]:
+        """Numbers of sites, rows and features, bounds, and who is protected: what is public of any rows."""
         m = self.counts
-        size = f"{m.min()}" if m.min() == m.max() else f"{m.min()}..{m.max()}"
-        return f"Sites(n={self.n}, rows per site={size}, d={self.d}, data_norm={self.data_norm:g})"
+        each = f"{m.min():,}" if m.min() == m.max() else f"{m.min():,} to {m.max():,}"
+        return [
+            Facts(
+                [
+                    ("Sites", f"{self.n:,}"), ("Rows", f"{m.sum():,}, {each} at each site"),
+                    ("Features", f"{self.d:,}"), *declared(self.data_norm, self.private, self.unit, self.factors),
+                ]
+            )
+        ]  # fmt: skip

@@ -9,16 +9,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TypeAlias, get_args
+from typing import TypeAlias, final, get_args
 
 import numpy as np
 
 from sottovoce.algorithms.base import Method, Outputs
 from sottovoce.arrays import Array, Floats
+from sottovoce.document import Part, Table, Words
+from sottovoce.document.shown import Shown
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise.sources import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
+from sottovoce.numerals import counted
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.words import in_short
 from sottovoce.problem.graphs import Graph, complete
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.share import Share
@@ -43,16 +47,18 @@ HANDED_IN = (
 )
 
 
-@dataclass(frozen=True)
-class Result:
+@final
+@dataclass(frozen=True, repr=False)
+class Result(Shown):
     """The models, history and guarantee of a simulation. Models are (runs, nodes, d). `consensus`, (runs, d), is the
     mean over nodes of the last broadcasts; it is post-processing of releases, and costs nothing.
 
     `privacy` is for one run, as studies need it; with private rows, for all runs together. `history` is computed
     without noise, and no guarantee covers it. `rounds` is the number of rounds made, fewer than planned if the run was
-    stopped. `evidence` holds, run by run, what coefficients are inferred from; it is empty if the algorithm does not
-    ask for it or the run was stopped. `evaluated` holds, run by run, figures of merit from noisy sums, which the
-    guarantee covers. `numbers` holds the count of numbers in a message of each round.
+    stopped. `private` says whether the rows are; if so, `print` shows no score. `evidence` holds, run by run, what
+    coefficients are inferred from; it is empty if the algorithm does not ask for it or the run was stopped. `evaluated`
+    holds, run by run, figures of merit from noisy sums, which the guarantee covers. `numbers` holds the count of
+    numbers in a message of each round.
     """
 
     average: Array
@@ -63,6 +69,7 @@ class Result:
     seed: int | None
     seconds: float
     rounds: int
+    private: bool
     evidence: tuple[Evidence, ...] = ()
     evaluated: tuple[Tallied, ...] = ()
     numbers: tuple[int, ...] = ()
@@ -74,6 +81,42 @@ class Result:
     def accuracy(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the accuracy after the last round, by output."""
         return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in OUTPUTS}
+
+    def described(self) -> list[Part]:
+        """What was run, how good the models are, and the guarantee. Scores of private rows are left out."""
+        runs, nodes, numbers = self.last.shape
+        facts = [
+            ("Simulation", f"{counted(runs, 'run')} of {counted(self.rounds, 'round')}"),
+            ("Models", f"{counted(nodes, 'site')}, {counted(numbers, 'number')} each"),
+        ]
+        if not self.private:  # how long a run takes may depend on its rows
+            facts.append(("Seconds", f"{self.seconds:.3g}"))
+        if self.seed is not None:
+            facts.append(("Seed", str(self.seed)))
+        short, whole = in_short(self.privacy, *facts)
+        return [short, Words(_UNSHOWN, "soft") if self.private else self._scores(), whole]
+
+    def _scores(self) -> Table:
+        """Mean loss and accuracy of each output; the standard deviation over runs beside it, if there are several."""
+        columns = {"mean loss": ("risk", 1.0, 4), "accuracy %": ("accuracy", 100.0, 2)}
+        shown = {heading: how for heading, how in columns.items() if np.isfinite(self.history[f"{how[0]}_last"]).all()}
+        rows = [
+            (name, *(_mean(factor * self.history.final(f"{score}_{name}"), digits)
+                     for score, factor, digits in shown.values()))
+            for name in OUTPUTS
+        ]  # fmt: skip
+        return Table(("output", *shown), rows, frozenset(range(1, 1 + len(shown))))
+
+
+_UNSHOWN = (
+    "Scores are not shown: they are computed from private rows without noise. The holder of the rows finds them with "
+    "risk(), accuracy() and history."
+)
+
+
+def _mean(values: Array, digits: int) -> str:
+    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +269,7 @@ def solve(
         seed=seed if noise is None and not problem.private else None,
         seconds=perf_counter() - started,
         rounds=k,
+        private=problem.private,
         evidence=after.evidence,
         evaluated=() if after.evaluation is None else after.evaluation.tallied(problem.answers.scale),
         numbers=tuple(numbers),

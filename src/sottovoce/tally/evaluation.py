@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 from sottovoce.arrays import Floats
+from sottovoce.document import Folded, Part
+from sottovoce.document.shown import Shown
 from sottovoce.errors import InputError, expect
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.words import guarantee
 from sottovoce.problem.losses import Logistic, Loss, Reals, WeightedLogistic
 from sottovoce.settings import check_keys, plain, read, typed, written
 from sottovoce.settings.disk import check_new, writable, write_whole
@@ -36,8 +39,8 @@ PRIVATE = (
 
 
 @final
-@dataclass(frozen=True)
-class PrivateEvaluation:
+@dataclass(frozen=True, repr=False)
+class PrivateEvaluation(Shown):
     """How good a model is, by noisy sums over rows, and the guarantee of those rows.
 
     Args:
@@ -72,6 +75,12 @@ class PrivateEvaluation:
             privacy=PrivacyStatement.from_dict(data["privacy"]),
             model=typed("model", data["model"], str | None),
         )
+
+    def described(self) -> list[Part]:
+        """Figures with their intervals, counts by class, and the price; in HTML, its guarantee in full, folded."""
+        from sottovoce.tally.words import described
+
+        return [*described(self), Folded("Its guarantee in full", guarantee(self.privacy))]
 
     def to_bytes(self) -> bytes:
         """The content of its file: equal evaluations have equal bytes."""

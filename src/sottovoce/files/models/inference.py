@@ -19,6 +19,8 @@ from sottovoce.algorithms import PrivateMethod
 from sottovoce.algorithms.masked import KINDS
 from sottovoce.arrays import Floats
 from sottovoce.document import Facts, Part, Table, Words
+from sottovoce.document.shown import Shown
+from sottovoce.document.text import table_lines, text_of
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.settings import plain
 from sottovoce.sums.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
@@ -42,8 +44,8 @@ SEVERAL = (
     "A person may have up to {} rows here, and they may be alike. The sampling part of the standard errors is "
     "therefore {:.3g} times as large as for independent rows."
 )
+_WIDEST = 36  # of the names in the text
 _COLUMNS = ("name", "identified", *NUMBERS)
-_WIDTH = 100
 
 
 @final
@@ -84,8 +86,8 @@ class CoefficientLine:
 
 
 @final
-@dataclass(frozen=True)
-class Inference:
+@dataclass(frozen=True, repr=False)
+class Inference(Shown):
     """Estimates and standard errors of all coefficients of one model.
 
     Args:
@@ -138,7 +140,7 @@ class Inference:
         numbers = {name: pd.Series(values, index=index, dtype="float64") for name, values in table.items()}
         return pd.DataFrame({**numbers, "identified": pd.Series(table["identified"], index=index, dtype=bool)})
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
     def text(self, about: Mapping[str, str] | None = None) -> str:
@@ -233,27 +235,19 @@ def _text_lines(found: Inference, about: Mapping[str, str]) -> Iterator[str]:
     """The lines of the table as plain text."""
     heading, table, *notes = found.described()
     assert isinstance(heading, Facts)
-    rule = "=" * _WIDTH
-    yield _TITLES.get(found.family, found.family).center(_WIDTH).rstrip()
-    yield rule
-    yield from (f"{name + ':':<16}{value}" for name, value in (*about.items(), *heading.pairs))
-    yield rule
-    identified = len(found.lines) - len(found.unidentified)
-    yield from _lines(table, identified) if isinstance(table, Table) else (_NONE_IDENTIFIED,)
-    yield rule
-    yield from (note.text for note in notes if isinstance(note, Words))
-
-
-def _lines(table: Table, coefficients: int) -> Iterator[str]:
-    """A table in columns of one width; a rule is below its headings, and one below so many coefficients."""
-    rows = [[str(cell) for cell in row] for row in table.rows]
-    wide = min(max(len(name) for name, *_ in rows), 36)
-    for number, (name, *cells) in enumerate((table.headings, *rows)):
-        if number in (1, coefficients + 1):
-            yield "-" * _WIDTH
-        short = name if len(name) <= wide else f"{name[: wide - 3]}..."
-        ends = "".join(f"{cell:>{12 if place == 6 else 11}}" for place, cell in enumerate(cells))
-        yield f"{short:<{wide}}{ends}".rstrip()
+    lines = table_lines(table, _WIDEST) if isinstance(table, Table) else [_NONE_IDENTIFIED]
+    wide = max(len(line) for line in lines)
+    yield _TITLES.get(found.family, found.family).center(wide).rstrip()
+    yield "=" * wide
+    yield text_of([Facts([*about.items(), *heading.pairs])])
+    yield "=" * wide
+    coefficients = len(found.lines) - len(found.unidentified)
+    for number, line in enumerate(lines):
+        if number in (1, coefficients + 1):  # below the headings, and where other figures begin
+            yield "-" * wide
+        yield line
+    yield "=" * wide
+    yield text_of(notes)
 
 
 def _cells(line: CoefficientLine, ratio: bool) -> list[str]:

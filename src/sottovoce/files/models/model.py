@@ -8,17 +8,20 @@ training promised, and where it came from.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import special
 
 from sottovoce.arrays import Floats, Ints
+from sottovoce.document import Folded, Part, Words
+from sottovoce.document.shown import Shown
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.files.models.inference import Inference
 from sottovoce.files.schema import review
 from sottovoce.privacy import PrivacyStatement
-from sottovoce.problem.losses import Logistic, Loss, Softmax, WeightedLogistic
+from sottovoce.privacy.words import in_short
+from sottovoce.problem.losses import Counts, Logistic, Loss, Softmax, WeightedLogistic
 from sottovoce.settings import written_as
 
 if TYPE_CHECKING:
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
     from sottovoce.problem.dataset import Features
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Shown):
     """A linear model: weights, encoding, guarantee and provenance.
 
     Args:
@@ -73,6 +77,31 @@ class Model:
     def d(self) -> int:
         """Number of features, the intercept included."""
         return int(self.weights.shape[0])
+
+    def predicts(self) -> str:
+        """A sentence on what the model predicts, and from what."""
+        what = "the label" if self.schema is None else repr(self.schema.label.column)
+        of = f"{self.d} features" if self.schema is None else f"{len(self.schema.columns)} columns ({self.d} features)"
+        if self.classes is None:
+            number = "mean of the count" if isinstance(self.loss.labels, Counts) else "number"
+            return f"Predicts the {number} {what} from {of}. Learnt with the loss {self.loss.name}."
+        among = ", ".join(self.classes[:10]) + (", ..." if len(self.classes) > 10 else "")
+        how = " with probabilities" if self.has_probabilities else ""
+        return f"Predicts {what} among {among}{how}, from {of}. Learnt with the loss {self.loss.name}."
+
+    def described(self) -> list[Part]:
+        """What it predicts, its guarantee, and whether it has standard errors; in HTML, the coefficients, folded."""
+        from sottovoce.files.models.coefficients import NO_ERRORS, described
+
+        table, every = self.inference, list[Part]()
+        if table is None:
+            errors = "without standard errors"
+            every = [Words(NO_ERRORS), *(part for k in range(self.weights.shape[1]) for part in described(self, k))]
+        else:
+            errors = f"with standard errors in `inference`; {len(table.lines) - len(table.unidentified)} identified"
+            every = table.described()
+        facts = ("Coefficients", errors), ("Signed by", self.signed_by or "nobody")
+        return [Words(self.predicts()), *in_short(self.privacy, *facts), Folded("Coefficients", every)]
 
     def outputs(self, features: "Features", exposures: Floats | None = None) -> Floats:
         """Scores z of every row, (rows, outputs). Counts take exposures; None is one unit for every row."""
