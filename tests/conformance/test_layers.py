@@ -8,7 +8,7 @@ import sottovoce
 
 ROOT = Path(sottovoce.__file__).parent
 LAYERS = [
-    ("errors", "arrays", "launched", "settings", "document", "numerals"),
+    ("errors", "arrays", "launched", "settings", "document", "drawing", "numerals", "progress"),
     (
         "problem.losses",
         "problem.answers",

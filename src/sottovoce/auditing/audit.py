@@ -11,10 +11,9 @@ none, and no more.
 """
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -39,9 +38,9 @@ from sottovoce.auditing.worlds import NoiseMaker, Worlds, place
 from sottovoce.errors import expect
 from sottovoce.privacy.observers import Observer
 from sottovoce.problem.graphs import Graph, complete
+from sottovoce.progress import Progress
 from sottovoce.simulation.devices import DeviceName, Precision
 
-Progress: TypeAlias = Callable[[int, int], None]
 ALARM = 1e-6  # how rarely an audit may call a right claim wrong, all of its tests together
 ROUNDING = 1e-9  # of an epsilon, by which a statement may be above what was asked for
 FEWEST = 200  # runs of each world

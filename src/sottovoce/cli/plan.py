@@ -255,7 +255,7 @@ def draw(made: "Plan", path: Path) -> None:
     """Draw risk against epsilon, together and alone, into a file; refuses endings but .svg, .png and .pdf."""
     from matplotlib.figure import Figure
 
-    from sottovoce.studies.report.style import CYCLE, style
+    from sottovoce.drawing.style import CYCLE, style
 
     lines = made.trade_off
     epsilons = [line.epsilon for line in lines]

@@ -26,6 +26,7 @@ from sottovoce.algorithms import PrivateMethod
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
 from sottovoce.estimators import dealing, training
+from sottovoce.estimators.columns import expect_finite, expect_numbers
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement, Unit
@@ -108,6 +109,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     sites_per_person: int
     surplus: Surplus
     weight_bound: float
+    verbose: bool
     exposure_bound: float | None = None  # of counts alone
 
     def _keep(self, given: Mapping[str, Any]) -> None:
@@ -176,7 +178,11 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         raise AssertionError("a fit ended without a charge")
 
     def _fit(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors, payer: Charge | None = None) -> Self:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
+        expect_numbers(X)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, **self._label_checks
+        )
+        expect_finite(X, self._given_names())
         leaks: list[Leak] = []
         draws = draws_of(self.random_state)
         payer = training.charge_to(self._payer("a second fit", "fit a clone")) if payer is None else payer
@@ -202,7 +208,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         for leak in leaks:
             warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=3)
 
-        solved = training.train(problem, algorithm, payer, draws, self.device)
+        solved = training.train(problem, algorithm, payer, draws, self.device, bool(self.verbose))
         self.privacy_, self.plan_ = solved.result.privacy, plan
         self.loss_ = target.answers.loss_of(target.loss)
         self.leaks_ = problem.notes
@@ -423,7 +429,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     def _outputs(self, X: Any) -> Floats:
         """X coef^T + intercept, (rows,) or (rows, outputs); refused before a fit."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        expect_numbers(X)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False, ensure_all_finite=False)
+        expect_finite(X, self._given_names())
         z: Floats = np.asarray(X @ self.coef_.T) + self.intercept_
         return z
 
@@ -440,5 +448,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         expect(exposure is None, "exposures with PrivatePoissonRegressor only", estimator=type(self).__name__)
 
     def _names(self) -> tuple[str, ...]:
+        return self._given_names() or tuple(f"x{i}" for i in range(self.n_features_in_))
+
+    def _given_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of a data frame that it was fitted on; None for an array."""
         named = vars(self).get("feature_names_in_")
-        return tuple(f"x{i}" for i in range(self.n_features_in_)) if named is None else tuple(map(str, named))
+        return None if named is None else tuple(map(str, named))

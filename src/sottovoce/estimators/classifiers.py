@@ -131,6 +131,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         accountant: is charged before anything is computed. None: that of the `with` block around the fit, if any.
         random_state: None takes noise from the operating system. A seed is for tests, with a `PrivacyLeakWarning`.
         device: "cpu", "plain" or "cuda"; changes nothing but speed.
+        verbose: True shows a bar of the rounds, on a terminal or in a notebook.
         class_weight: of two classes that are declared, how much a row of each counts, as {"no": 1, "yes": 50}: public
             numbers, from a rate that is known without these rows. The noise grows with their ratio. Decisions then
             count a miss of the heavier class as so much worse; probabilities are those of classes that count alike.
@@ -184,6 +185,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
         weight_bound: float = 1.0,
+        verbose: bool = False,
     ) -> None:
         self._keep(locals())
 
@@ -251,6 +253,7 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
         weight_bound: float = 1.0,
+        verbose: bool = False,
     ) -> None:
         self._keep(locals())
 

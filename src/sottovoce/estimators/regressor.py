@@ -161,6 +161,7 @@ class PrivateRobustRegressor(_PrivateRegressor):
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
         weight_bound: float = 1.0,
+        verbose: bool = False,
     ) -> None:
         self._keep(locals())
 
@@ -218,6 +219,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
         weight_bound: float = 1.0,
+        verbose: bool = False,
         exposure_bound: float | None = None,
     ) -> None:
         self._keep(locals())
@@ -358,6 +360,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
         weight_bound: float = 1.0,
+        verbose: bool = False,
     ) -> None:
         self._keep(locals())
 

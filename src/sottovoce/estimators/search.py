@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
 from sottovoce.estimators import dealing, training
 from sottovoce.estimators.base import _PrivateLinearModel, forget
+from sottovoce.estimators.columns import expect_numbers
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.privacy import (
     BudgetAccountant,
@@ -51,7 +52,7 @@ from sottovoce.privacy.strength import default_delta, no_delta, no_epsilon, refu
 # What the search sets itself, and what all candidates must share for their scores to mean the same.
 RESERVED = (
     "epsilon", "delta", "accountant", "random_state", "classes", "y_bounds", "y_max", "rows_per_person",
-    "sites_per_person", "surplus", "weight_bound", "exposure_bound",
+    "sites_per_person", "surplus", "weight_bound", "exposure_bound", "verbose",
 )  # fmt: skip
 _ROUNDING = 1e-9
 
@@ -160,6 +161,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         forget(self)
         grid, draws = self._grid(), draws_of(self.random_state)
         unit = self.estimator._unit(groups)
+        expect_numbers(X)
         check_X_y(X, y, accept_sparse="csr")  # what does not fit is refused before anything is paid for
         self.estimator._factors(sample_weight, exposure).expect_rows(len(y))
         beside = {"sample_weight": sample_weight, "exposure": exposure}
@@ -251,7 +253,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         # Books of its own, thrown away: the search is paid for, and an accountant around us must not pay twice.
         books = BudgetAccountant(math.inf, costs.delta)
         made = clone(self.estimator).set_params(
-            **candidate, epsilon=share, delta=costs.delta, accountant=books, random_state=seed
+            **candidate,
+            epsilon=share,
+            delta=costs.delta,
+            accountant=books,
+            random_state=seed,
+            verbose=False,  # bars would tell how many fits there are
         )
         assert isinstance(made, _PrivateLinearModel)
         return made

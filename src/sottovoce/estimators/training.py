@@ -18,6 +18,7 @@ from sottovoce.privacy import BudgetAccountant, PrivacyStatement
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import CompleteGraph, Graph
 from sottovoce.problem.problem import Problem
+from sottovoce.progress import shown
 from sottovoce.simulation.devices import DeviceName
 from sottovoce.simulation.engine import Charge, Solved, solve
 
@@ -76,8 +77,9 @@ def train(
     payer: Charge | None,
     draws: Draws,
     device: DeviceName,
+    verbose: bool,
 ) -> Solved:
-    """Charge the whole run, then make it. If `payer` raises, nothing was computed."""
+    """Charge the whole run, then make it, with a bar if verbose. If `payer` raises, nothing was computed."""
 
     def charge(statement: PrivacyStatement) -> None:
         if statement.epsilon > algorithm.epsilon:
@@ -88,7 +90,8 @@ def train(
         if payer is not None:
             payer(statement)
 
-    solved = solve(problem, algorithm, record=1, device=device, seed=draws.seed, charge=charge)
+    with shown(verbose) as report:
+        solved = solve(problem, algorithm, record=1, device=device, seed=draws.seed, charge=charge, progress=report)
     if not np.isfinite(solved.weights).all():
         raise InputError(
             f"Expected a finite model, got NaN or infinity from algorithm={algorithm!r}: its steps are too long. Use a "

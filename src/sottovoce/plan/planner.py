@@ -16,7 +16,7 @@ from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.plan import predict, speaking
 from sottovoce.plan.choose import Setting, as_algorithm, choose, choose_weights
 from sottovoce.plan.joining import Gain, advice, kinds
-from sottovoce.plan.predict import PredictedInterval, Prediction, Progress
+from sottovoce.plan.predict import PredictedInterval, Prediction
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
 from sottovoce.plan.task import Task, batch_for
@@ -25,6 +25,7 @@ from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
+from sottovoce.progress import Progress
 from sottovoce.settings import written_as
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)

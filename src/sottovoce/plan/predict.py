@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -34,8 +34,6 @@ BEYOND = 1.25
 PROBLEMS, ROWS_FITTED = 8, 3000  # surrogates that a choice is made on; rows of the table of each
 TABLES, FIRST_TRIED = 10, 1000  # tables that a plan is tried on; the seed of the first
 ROWS, ROWS_PER_COLUMN, MOST_ROWS = 3000, 30, 6000  # of each of these; more for many columns, up to a limit
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 class PredictedInterval(NamedTuple):

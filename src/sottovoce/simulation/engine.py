@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, final, get_args
 
 import numpy as np
 
@@ -27,13 +27,18 @@ from sottovoce.problem.graphs import Graph, complete
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import Sites
+from sottovoce.progress import Progress, shown
 from sottovoce.simulation.devices import Device, DeviceName, Precision, by_name
 from sottovoce.simulation.exchange import EngineName, Exchange, Local, public_layout
 from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes, usual_records
 from sottovoce.sums.inference import Evidence
 from sottovoce.tally.evaluation import Tallied
 
-Progress: TypeAlias = Callable[[int, int], None]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Score: TypeAlias = Literal["risk", "accuracy"]
+_SCORES: tuple[Score, ...] = get_args(Score)
 # Called with the cost of all runs together, before any computation on rows; raises if that exceeds a budget.
 Charge: TypeAlias = Callable[[PrivacyStatement], None]
 
@@ -81,6 +86,27 @@ class Result(Shown):
     def accuracy(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the accuracy after the last round, by output."""
         return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in OUTPUTS}
+
+    def plot(self, score: Score = "risk", *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the mean loss or the accuracy of each output over the recorded rounds, with the range of all runs, and
+        return matplotlib's axes. It is computed without noise: with private rows, for their holder only.
+
+        Args:
+            score: "risk" or "accuracy". Accuracy is refused where labels are numbers.
+            ax: the axes to draw on; None makes a figure.
+        """
+        from sottovoce.drawing import drawn_on
+
+        known = [name for name in _SCORES if np.isfinite(self.history[f"{name}_last"]).all()]
+        expect(score in known, f"a score among {', '.join(known)}", score=score)
+        with drawn_on(ax, 5.4, 3.0) as axes:
+            from sottovoce.drawing.shapes import over_rounds
+
+            for number, name in enumerate(OUTPUTS):
+                over_rounds(axes, self.history, f"{score}_{name}", name, number)
+            axes.set_ylabel("mean loss" if score == "risk" else "accuracy")
+            axes.legend()
+        return axes
 
     def described(self) -> list[Part]:
         """What was run, how good the models are, and the guarantee. Scores of private rows are left out."""
@@ -161,7 +187,7 @@ def simulate(
     noise: NoiseFunction | None = None,
     record: int | Iterable[int] | None = None,
     scored: int = NODES_SCORED,
-    progress: Progress | None = None,
+    progress: Progress | bool = False,
     device: DeviceName = "cpu",
     dtype: Precision = "float64",
     engine: EngineName = "local",
@@ -181,17 +207,18 @@ def simulate(
         record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
             None: ten, or fewer with so many rows that scoring them would take longer than learning.
         scored: the number of nodes, evenly spaced, whose models are scored; each needs a pass over all rows.
-        progress: called with (rounds done, rounds in all).
+        progress: True shows a bar, on a terminal or in a notebook; a function gets (rounds done, rounds in all).
         device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
         dtype: "float64", or "float32", which is about twice as fast and differs by rounding; refused with private rows.
         engine: "local" for one process; "mpi" for those that mpirun has started, with the same result bit by bit. Each
             is given all sites, works on its own share, and returns the models of that share; scores and consensus are
             of all sites.
     """
-    return solve(
-        Problem(sites, graph), algorithm, runs=runs, seed=seed, noise=noise, record=record, scored=scored,
-        progress=progress, device=device, dtype=dtype, engine=engine,
-    ).result  # fmt: skip
+    with shown(progress) as report:
+        return solve(
+            Problem(sites, graph), algorithm, runs=runs, seed=seed, noise=noise, record=record, scored=scored,
+            progress=report, device=device, dtype=dtype, engine=engine,
+        ).result  # fmt: skip
 
 
 def solve(
@@ -200,7 +227,7 @@ def solve(
     progress: Progress | None = None, device: DeviceName = "cpu", dtype: Precision = "float64",
     engine: EngineName = "local", charge: Charge | None = None, stop: Stop | None = None,
 ) -> Solved:  # fmt: skip
-    """Run an algorithm on a problem; arguments as for `simulate`.
+    """Run an algorithm on a problem; arguments as for `simulate`, but `progress` is a function or None.
 
     `charge` is called after everything that could be refused, and before any computation on rows but the checks of
     their form (and, if several processes were given all rows, of their being the same). If it raises, nothing was

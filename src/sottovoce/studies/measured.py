@@ -8,7 +8,8 @@ import numpy as np
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.simulation.engine import Progress, solve
+from sottovoce.progress import Progress
+from sottovoce.simulation.engine import solve
 from sottovoce.simulation.history import COLUMNS
 from sottovoce.studies.cells import Cell
 

@@ -21,9 +21,10 @@ from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.strength import large_delta, no_delta, no_epsilon, refusal
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
 from sottovoce.problem.problem import Problem
+from sottovoce.progress import Progress
 from sottovoce.settings import plain
 from sottovoce.simulation.devices import DeviceName, Precision, by_name
-from sottovoce.simulation.engine import Charge, Progress, Result, Solved, solve
+from sottovoce.simulation.engine import Charge, Result, Solved, solve
 from sottovoce.simulation.exchange import EngineName
 from sottovoce.simulation.history import by_node
 from sottovoce.simulation.mpi import joined

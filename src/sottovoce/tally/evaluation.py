@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, final, get_args
 
 from sottovoce.arrays import Floats
 from sottovoce.document import Folded, Part
@@ -17,6 +17,7 @@ from sottovoce.problem.losses import Logistic, Loss, Reals, WeightedLogistic
 from sottovoce.settings import check_keys, plain, read, typed, written
 from sottovoce.settings.disk import check_new, writable, write_whole
 from sottovoce.tally.bins import FEWEST, MOST, bins_for
+from sottovoce.tally.intervals import Interval
 from sottovoce.tally.questions import (
     FURTHEST,
     PLACING,
@@ -28,6 +29,13 @@ from sottovoce.tally.questions import (
 )
 from sottovoce.tally.release import Terms, evaluate
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sottovoce.drawing.shapes import Span
+
+EvaluationCurve: TypeAlias = Literal["roc", "calibration"]
+_CURVES: tuple[EvaluationCurve, ...] = get_args(EvaluationCurve)
 FORMAT = "sottovoce-evaluation/1"
 _KEYS = ("format", "rows", "classes", "threshold", "model", "answer", "privacy")
 FILE = "evaluation.json"  # beside the model
@@ -82,6 +90,36 @@ class PrivateEvaluation(Shown):
 
         return [*described(self), Folded("Its guarantee in full", guarantee(self.privacy))]
 
+    @property
+    def curves(self) -> tuple[EvaluationCurve, ...]:
+        """The curves that `plot` can draw: both of two classes with probabilities, none of several or of a number."""
+        return tuple(name for name in _CURVES if getattr(self.answer, name))
+
+    def plot(self, curve: EvaluationCurve = "roc", *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the ROC curve or the calibration, with 95 % intervals, and return matplotlib's axes.
+
+        Args:
+            curve: "roc" or "calibration". One that the model does not have is refused.
+            ax: the axes to draw on; None makes a figure.
+        """
+        from sottovoce.drawing import drawn_on
+
+        expect(curve in self.curves, f"a curve among {', '.join(self.curves) or 'none, which this model has'}",
+               curve=curve)  # fmt: skip
+        with drawn_on(ax, 3.6, 3.6) as axes:
+            from sottovoce.drawing import shapes
+
+            if curve == "roc":
+                points = sorted(self.answer.roc, key=lambda point: point.threshold, reverse=True)
+                rates = [(_span(one.false_positive_rate), _span(one.true_positive_rate)) for one in points]
+                known = [(x, y) for x, y in rates if x is not None and y is not None]
+                shapes.roc(axes, [x for x, _ in known], [y for _, y in known])
+            else:
+                groups = [(group.predicted, _span(group.observed)) for group in self.answer.calibration]
+                seen = [(predicted, share) for predicted, share in groups if share is not None]
+                shapes.calibration(axes, [predicted for predicted, _ in seen], [share for _, share in seen])
+        return axes
+
     def to_bytes(self) -> bytes:
         """The content of its file: equal evaluations have equal bytes."""
         return json.dumps(plain(self), indent=1, allow_nan=False).encode()
@@ -107,6 +145,13 @@ class PrivateEvaluation(Shown):
 
 
 written(PrivateEvaluation, *_KEYS)
+
+
+def _span(one: Interval) -> "Span | None":
+    """A number with its interval, to be drawn; None where the noise hides it."""
+    from sottovoce.drawing.shapes import Span
+
+    return None if one.value is None else Span(one.value, one.low, one.high)
 
 
 class Tallied(NamedTuple):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 from scipy import special
@@ -25,10 +25,15 @@ from sottovoce.errors import UnsupportedError, expect
 from sottovoce.settings import plain
 from sottovoce.sums.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LARGEST_LOG = 700.0  # of an odds ratio that can be written
 NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "ratio_high")
 INTERCEPT = "intercept"
 RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}  # what exp of a coefficient is
+_AXES = {name: f"logarithm of the {ratio} for one unit of the column" for name, ratio in RATIOS.items()}
+_MOST_DRAWN = 25
 ERRORS = (
     "Standard errors and intervals cover both the sampling of the rows and the privacy noise. A 95 % interval misses "
     "the true value once in twenty times."
@@ -142,6 +147,37 @@ class Inference(Shown):
 
     def __repr__(self) -> str:
         return self.text()
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw every identified coefficient with its interval, and return matplotlib's axes; the intercept is left out,
+        and of many, those with the largest z are drawn. Scales of columns differ: a linear model's coefficients are in
+        units of their own standard errors, the others are logarithms of ratios.
+
+        Args:
+            ax: the axes to draw on; None makes a figure.
+        """
+        from sottovoce.drawing import drawn_on
+
+        with drawn_on(ax, 7.2, self.drawn_height) as axes:
+            from sottovoce.drawing.shapes import Span, forest
+
+            spans = dict[str, Span]()
+            for line in self._drawn():
+                unit = 1.0 if self.family in RATIOS else line.error or 1.0
+                low, value, high = (float(x or 0.0) / unit for x in (line.low, line.estimate, line.high))
+                spans[line.name] = Span(value, low, high)
+            forest(axes, list(spans), list(spans.values()))
+            axes.set_xlabel(_AXES.get(self.family, "estimate over its standard error"))
+        return axes
+
+    @property
+    def drawn_height(self) -> float:
+        """Height in inches of a figure that has room for what `plot` draws."""
+        return 0.19 * max(len(self._drawn()), 1) + 0.9
+
+    def _drawn(self) -> list[CoefficientLine]:
+        known = [line for line in self.lines if line.identified and line.name != INTERCEPT]
+        return sorted(known, key=lambda line: -abs(line.z or 0.0))[:_MOST_DRAWN]
 
     def text(self, about: Mapping[str, str] | None = None) -> str:
         """The table as text. `about` adds lines to its heading, such as the label and the guarantee."""

@@ -13,10 +13,10 @@ from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import Verdict, claimed_curve
 from sottovoce.auditing.table import table_of
 from sottovoce.document import Document, Figure, FigureRow, Section, Words
+from sottovoce.drawing.style import COLUMN, CYCLE, DASHES, INK, style
 from sottovoce.settings import plain
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report.rendering import page_of
-from sottovoce.studies.report.style import COLUMN, CYCLE, DASHES, INK, style
 from sottovoce.studies.report.svg import inline, picture
 
 PAGE, DATA = "audit.html", "audit.json"

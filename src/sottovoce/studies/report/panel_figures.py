@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
+from sottovoce.drawing.style import COLUMN, CYCLE, DASHES, INK, MARKERS, style
 from sottovoce.studies.panels import Panel, PanelPoint
-from sottovoce.studies.report.style import COLUMN, CYCLE, DASHES, INK, MARKERS, style
 from sottovoce.studies.statistics import interval
 
 _WIDE = 7.2

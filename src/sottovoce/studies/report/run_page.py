@@ -16,18 +16,18 @@ from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.run_figures import (
     Columns,
     by_site,
-    calibration,
     colluding,
     disagreement,
+    evaluated,
     finite,
     forest,
     learning,
-    roc,
     spending,
 )
 from sottovoce.studies.report.run_words import scores, setting, title
 from sottovoce.studies.report.svg import inline, picture
 from sottovoce.tally import PrivateEvaluation
+from sottovoce.tally.evaluation import EvaluationCurve
 from sottovoce.tally.words import described
 
 PAGE = "report.html"
@@ -159,11 +159,11 @@ def _sites(sites: Columns, same: bool) -> Section:
 
 
 def _evaluation(found: PrivateEvaluation, of_model: PrivacyStatement) -> Section:
-    curves = {
-        "roc": (found.answer.roc, roc, "ROC, with 95 % intervals at every threshold."),
-        "calibration": (found.answer.calibration, calibration, "Calibration, with 95 % intervals."),
+    captions: dict[EvaluationCurve, str] = {
+        "roc": "ROC, with 95 % intervals at every threshold.",
+        "calibration": "Calibration, with 95 % intervals.",
     }
-    drawn = [_figure(name, draw(found), caption) for name, (points, draw, caption) in curves.items() if points]
+    drawn = [_figure(name, evaluated(found, name), captions[name]) for name in found.curves]
     # One that was made with the model has the guarantee above, and the notes that are there.
     together = found.privacy == of_model
     parts = [*described(found, with_model=() if together else None), FigureRow(drawn)]

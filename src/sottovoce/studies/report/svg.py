@@ -6,7 +6,7 @@ import re
 from matplotlib.figure import Figure
 
 from sottovoce.document import Svg
-from sottovoce.studies.report.style import GRID, INK, PAPER, style
+from sottovoce.drawing.style import GRID, INK, PAPER, style
 
 
 def inline(svg: str, name: str) -> Svg:

@@ -1,0 +1,72 @@
+"""The shapes that runs, coefficients and evaluations are drawn as, on axes that the caller has made."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from sottovoce.arrays import Floats
+from sottovoce.drawing.style import CYCLE, DASHES, INK
+
+
+class Span(NamedTuple):
+    """A number with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def over_rounds(axes: Axes, columns: Mapping[str, Any], name: str, label: str, number: int) -> None:
+    """A column of a history: the mean over runs with the range of all. A single run is a line.
+
+    Args:
+        axes: to draw on.
+        columns: one entry per round and run, with the column "round".
+        name: of the column.
+        label: for a legend.
+        number: of the line among those on the axes, for its colour.
+    """
+    rounds = np.unique(np.asarray(columns["round"]))
+    matrix: Floats = np.asarray(columns[name], dtype=np.float64).reshape(len(rounds), -1)
+    axes.plot(rounds, matrix.mean(axis=1), color=CYCLE[number], linestyle=DASHES[number % 3], marker=".", label=label)
+    if matrix.shape[1] > 1:
+        axes.fill_between(rounds, matrix.min(axis=1), matrix.max(axis=1), color=CYCLE[number], alpha=0.18, linewidth=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("round")
+
+
+def roc(axes: Axes, across: Sequence[Span], up: Sequence[Span]) -> None:
+    """False and true positive rates at falling thresholds; at every point a cross of two intervals, shaded between."""
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=DASHES[2])
+    axes.plot([0, *(x.value for x in across), 1], [0, *(y.value for y in up), 1], color=CYCLE[0])
+    # Corners of the crosses: the curve may run anywhere between them.
+    axes.fill(
+        [0, *(x.low for x in across), 1, *(x.high for x in reversed(across))],
+        [0, *(y.high for y in up), 1, *(y.low for y in reversed(up))], color=CYCLE[0], alpha=0.18, linewidth=0,
+    )  # fmt: skip
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("true positive rate")
+
+
+def calibration(axes: Axes, predicted: Sequence[float], observed: Sequence[Span]) -> None:
+    """Predicted probabilities against observed shares with their intervals."""
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=DASHES[2])
+    low, high = [one.low for one in observed], [one.high for one in observed]
+    axes.fill_between(predicted, low, high, color=CYCLE[1], alpha=0.18, linewidth=0)
+    axes.plot(predicted, [one.value for one in observed], "o-", color=CYCLE[1])
+    axes.set_xlabel("predicted probability")
+    axes.set_ylabel("observed share")
+
+
+def forest(axes: Axes, names: Sequence[str], spans: Sequence[Span]) -> None:
+    """Numbers with their intervals below each other, the first on top, and a line at 0."""
+    places = np.arange(len(names))[::-1]
+    axes.hlines(places, [one.low for one in spans], [one.high for one in spans], color=CYCLE[0], linewidth=1.2)
+    axes.plot([one.value for one in spans], places, "o", color=CYCLE[0])
+    axes.axvline(0, color=INK, linewidth=0.7)
+    axes.set_yticks(places, list(names))
+    axes.set_ylim(-0.8, max(len(names), 1) - 0.2)
+    axes.grid(False, axis="y")
