@@ -70,12 +70,14 @@ def _cells(X: Any) -> Any:
     """The cells of an array, or of a list of rows, each of its own type; None for all else."""
     if isinstance(X, np.ndarray):
         return X
-    if isinstance(X, list | tuple):
-        try:
-            return np.array(X, dtype=object)
-        except ValueError:  # rows of several lengths
-            return None
-    return None
+    if not isinstance(X, list | tuple):
+        return None
+    try:
+        cells = np.array(X, dtype=object)
+    except ValueError:
+        return None
+    ragged = cells.ndim == 1 and any(isinstance(row, list | tuple | np.ndarray) for row in X)
+    return None if ragged else cells
 
 
 def _of_frame(column: Any) -> str | None:
