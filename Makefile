@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Modules are compiled once and kept, whatever the environment says: programs then start in half the time.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: train test tests test-all lint docs reproduce audit mutants bench unseen federation clean
+.PHONY: train test tests test-all lint docs notebook reproduce audit mutants bench unseen federation clean
 
 train: .venv/.cli
 	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001 --beside masked
@@ -30,6 +30,10 @@ lint: .venv/.dev
 # Strict: a link, an anchor or an argument that is not there is an error. All pages are read each time, so none is missed.
 docs: .venv/.docs
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --doctree-dir build/doctrees docs site
+
+# Runs the notebook of the tutorial and stores its outputs, which differ from run to run: look at them before you commit.
+notebook: .venv/.dev
+	$(BIN)/python scripts/notebook.py
 
 reproduce: .venv/.bench
 	$(BIN)/sottovoce reproduce --out reproduction

@@ -4,10 +4,14 @@ Pages are plain Markdown. What is public is read off the package; its docstrings
 """
 
 import inspect
+import json
 import re
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from docutils.nodes import document
+from myst_parser.parsers.sphinx_ import MystParser
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import GoogleDocstring
 from sphinx.util import logging
@@ -37,7 +41,7 @@ python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 
 NAVIGATION = {
-    "Tutorial": ["tutorial/first-model"],
+    "Tutorial": ["tutorial/first-model", "tutorial/notebook"],
     "How-to": [
         "how-to/schema",
         "how-to/estimators",
@@ -116,6 +120,40 @@ LONGEST = 36  # letters that are kept on one line: those of a telephone
 HEADING = re.compile(r"[A-Z]\w+:$")
 ARGUMENTS = re.compile(r"^Args:\n((?:    .*\n|\n)+)", flags=re.MULTILINE)
 NAMED = re.compile(r"^    ([\w*]+(?:, [\w*]+)*):", flags=re.MULTILINE)
+
+
+class Notebook(MystParser):
+    """Shows a notebook as a page: its text, its code, and the outputs that are stored in it. Nothing is run."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring: str, document: document) -> None:
+        """Read the cells as Markdown."""
+        cells = json.loads(inputstring)["cells"]
+        super().parse("\n\n".join(part for cell in cells for part in markdown_of(cell)), document)
+
+
+def markdown_of(cell: dict[str, Any]) -> Iterator[str]:
+    """A cell of a notebook, and what it has put out: HTML where there is some, else pictures or plain text."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {"text/plain": output.get("text", "")})
+        if "text/html" in data:
+            yield raw("".join(data["text/html"]))
+        elif "image/png" in data:
+            picture = "".join(data["image/png"]).replace("\n", "")
+            yield raw(f'<img alt="what the cell above draws" src="data:image/png;base64,{picture}">')
+        else:
+            yield f"```{{code-block}} text\n:class: output\n\n{''.join(data['text/plain'])}\n```"
+
+
+def raw(html: str) -> str:
+    """HTML as it stands, scrolled where it is wider than the page."""
+    return f'````{{raw}} html\n<div class="output">\n{html}\n</div>\n````'
 
 
 def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
@@ -212,6 +250,8 @@ def shorten(app: Sphinx, what: str, name: str, thing: Any, options: Any, taken: 
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.add_source_suffix(".ipynb", "notebook")
+    app.add_source_parser(Notebook)
     app.connect("source-read", add_navigation)
     app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-signature", shorten)

@@ -62,6 +62,34 @@ _SOFTMAX = "tests/losses/test_softmax_devices.py"
 # fmt: off
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a private data set prints how many rows have which label",
+        "problem/dataset.py",
+        'labels = [] if self.private else [("Labels", _label_words(self.labels))]',
+        'labels = [("Labels", _label_words(self.labels))]',
+        "tests/conformance/test_shown.py::test_private_rows_change_nothing_that_is_shown",
+    ),
+    Mutant(
+        "a result on private rows prints its scores",
+        "simulation/engine.py",
+        'Words(_UNSHOWN, "soft") if self.private else self._scores()',
+        "self._scores()",
+        "tests/conformance/test_shown.py::test_a_result_on_private_rows_shows_no_score_and_no_time",
+    ),
+    Mutant(
+        "what a notebook shows of an object is not escaped",
+        "document/html.py",
+        """return _tag(tag, escape(text), **{"class": " ".join(classes)})""",
+        """return _tag(tag, text, **{"class": " ".join(classes)})""",
+        "tests/document/test_layouts.py::test_a_strangers_text_is_text_everywhere",
+    ),
+    Mutant(
+        "a search shows a bar for each of its fits, whose number is secret",
+        "estimators/search.py",
+        "verbose=False,",
+        "verbose=self.estimator.verbose,",
+        "tests/simulation/test_progress.py::test_fits_show_one_and_searches_none",
+    ),
+    Mutant(
         "a real site's Poisson batch is too large",
         "noise/secure.py",
         "return (uniform_below(stream, rows, rows) < batch)",

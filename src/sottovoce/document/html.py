@@ -12,7 +12,9 @@ from sottovoce.document import Cell, Code, Facts, Figure, FigureRow, Folded, Par
 # For notebooks, whose own style aligns every cell on the right. Colours are theirs, light or dark.
 _NOTEBOOK = """
 .sottovoce table, .sottovoce dl { margin: 0.4em 0; }
-.sottovoce th, .sottovoce td { text-align: left; }
+.sottovoce table { border-collapse: collapse; }
+.sottovoce th, .sottovoce td { text-align: left; padding: 0.15em 0.8em 0.15em 0; vertical-align: top; }
+.sottovoce .scroll { overflow-x: auto; }
 .sottovoce .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .sottovoce dl > div { display: flex; gap: 1em; }
 .sottovoce dt { min-width: 8em; font-weight: bold; }

@@ -68,7 +68,7 @@ class _Header:
     inference: Inference | None = None
 
 
-def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
+def save(model: Model, path: Path | str, key: "SigningKey | None" = None) -> None:
     """Write the file: whole, or not at all. A site of a federation signs it with its key."""
     parts = {name: settings.plain(getattr(model, name)) for name in _content(FORMAT)}
     header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
@@ -80,8 +80,9 @@ def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
         signature = key.sign(_signed_bytes(FORMAT, weights, header), SigningContext.MODEL)
         signed = {"key": str(key.public), "signature": base64.b64encode(signature).decode("ascii")}
     header["signature"] = json.dumps(signed)
-    with writable(path):
-        write_whole(path, to_bytes({"weights": weights}, metadata={"format": FORMAT, **header}))
+    place = Path(path)
+    with writable(place):
+        write_whole(place, to_bytes({"weights": weights}, metadata={"format": FORMAT, **header}))
 
 
 def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> bytes:
@@ -91,8 +92,9 @@ def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> b
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
-def load(path: Path) -> Model:
+def load(path: Path | str) -> Model:
     """Read a model file, which is not trusted: all of it is checked."""
+    path = Path(path)
     try:
         _check_sizes(path)
         with safe_open(path, framework="numpy") as file:
