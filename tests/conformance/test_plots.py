@@ -9,6 +9,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 import sottovoce as sv
+from sottovoce.drawing.style import style
 from sottovoce.errors import InputError
 from sottovoce.files.models.inference import CoefficientLine, Inference, line_of
 from sottovoce.problem.losses import Huber, Logistic
@@ -98,6 +99,17 @@ def test_given_axes_are_drawn_on_and_keep_their_style(result, evaluation):
         assert plt.get_fignums() == [figure.number]
         assert dict(mpl.rcParams) == before
         plt.close(figure)
+
+
+def test_a_first_figure_of_ours_leaves_a_notebook_interactive():
+    """Its backend says so when it makes its first figure, and shows no later figure otherwise."""
+    with mpl.rc_context():
+        mpl.rcParams["font.size"] = 17.0
+        with style():
+            mpl.interactive(True)
+            assert mpl.rcParams["font.size"] != 17.0
+        assert mpl.is_interactive()
+        assert mpl.rcParams["font.size"] == 17.0
 
 
 MISSING = """

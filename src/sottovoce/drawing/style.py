@@ -53,6 +53,12 @@ _RC: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in this look within the block; figures of the caller keep theirs."""
-    with mpl.rc_context(_RC):
+    """Draw in this look within the block; figures of the caller keep theirs. Only these settings are put back: a
+    notebook turns interactive mode on when its first figure is made, which may be in here.
+    """
+    before = {name: mpl.rcParams[name] for name in _RC}
+    mpl.rcParams.update(_RC)
+    try:
         yield
+    finally:
+        mpl.rcParams.update(before)
