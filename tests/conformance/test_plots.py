@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +13,7 @@ import sottovoce as sv
 from sottovoce.drawing.style import style
 from sottovoce.errors import InputError
 from sottovoce.files.models.inference import CoefficientLine, Inference, line_of
+from sottovoce.privacy.statement import HOLDER_ONLY
 from sottovoce.problem.losses import Huber, Logistic
 from sottovoce.tally import Terms, evaluate_privately
 
@@ -51,6 +53,12 @@ def test_a_result_draws_its_history(result, score):
         drawn = result.history[f"{score}_{name}"].reshape(-1, 2).mean(axis=1)
         assert np.allclose(line.get_ydata(), drawn)
         assert list(line.get_xdata()) == sorted(set(result.history["round"]))
+
+
+def test_what_is_drawn_of_private_rows_says_that_it_is_for_their_holder(result):
+    public, private = result.plot(), replace(result, private=True).plot()
+    assert public.get_title(loc="left") == ""
+    assert " ".join(private.get_title(loc="left").split()) == HOLDER_ONLY
 
 
 def test_coefficients_are_a_forest_with_the_clearest_on_top():

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import fill
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, TypeAlias, final, get_args
 
@@ -22,6 +23,7 @@ from sottovoce.noise.sources import GivenNoise, NoiseFunction, SeededNoise, Shap
 from sottovoce.numerals import counted
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.statement import HOLDER_ONLY
 from sottovoce.privacy.words import in_short
 from sottovoce.problem.graphs import Graph, complete
 from sottovoce.problem.problem import Problem
@@ -89,7 +91,7 @@ class Result(Shown):
 
     def plot(self, score: Score = "risk", *, ax: "Axes | None" = None) -> "Axes":
         """Draw the mean loss or the accuracy of each output over the recorded rounds, with the range of all runs, and
-        return matplotlib's axes. It is computed without noise: with private rows, for their holder only.
+        return matplotlib's axes. It is computed without noise; with private rows, a title says for whom.
 
         Args:
             score: "risk" or "accuracy". Accuracy is refused where labels are numbers.
@@ -106,6 +108,8 @@ class Result(Shown):
                 over_rounds(axes, self.history, f"{score}_{name}", name, number)
             axes.set_ylabel("mean loss" if score == "risk" else "accuracy")
             axes.legend()
+            if self.private:
+                axes.set_title(fill(HOLDER_ONLY, 60), fontsize="small")
         return axes
 
     def described(self) -> list[Part]:
