@@ -78,7 +78,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what a notebook shows of an object is not escaped",
         "document/html.py",
-        """return _tag(tag, escape(text), **{"class": " ".join(classes)})""",
+        """return _tag(tag, prose(text), **{"class": " ".join(classes)})""",
         """return _tag(tag, text, **{"class": " ".join(classes)})""",
         "tests/document/test_layouts.py::test_a_strangers_text_is_text_everywhere",
     ),

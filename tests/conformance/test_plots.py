@@ -64,6 +64,9 @@ def test_what_is_drawn_of_private_rows_says_that_it_is_for_their_holder(result):
 def test_coefficients_are_a_forest_with_the_clearest_on_top():
     axes = TABLE.plot()
     assert [text.get_text() for text in axes.get_yticklabels()] == ["dose", "age"]
+    narrow = TABLE.plot(plt.subplots(figsize=(3.6, 3.0))[1])
+    assert {text.get_text(): text.get_position()[1] > 0.5 for text in narrow.texts} == {"dose": True, "age": False}
+    assert list(narrow.get_yticks()) == []
     (points,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
     assert list(points.get_xdata()) == [-2.0, 0.5]
     places = dict(zip(points.get_xdata(), points.get_ydata(), strict=True))

@@ -6,6 +6,7 @@ Only the standard library is needed, so that every installation has it.
 
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
+from re import sub
 
 from sottovoce.document import Cell, Code, Facts, Figure, FigureRow, Folded, Part, Section, Svg, Table, Words
 
@@ -14,6 +15,7 @@ _NOTEBOOK = """
 .sottovoce table, .sottovoce dl { margin: 0.4em 0; }
 .sottovoce table { border-collapse: collapse; }
 .sottovoce th, .sottovoce td { text-align: left; padding: 0.15em 0.8em 0.15em 0; vertical-align: top; }
+.sottovoce .whole { white-space: nowrap; }
 .sottovoce .scroll { overflow-x: auto; }
 .sottovoce .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .sottovoce dl > div { display: flex; gap: 1em; }
@@ -24,6 +26,11 @@ _NOTEBOOK = """
 .sottovoce .strong, .sottovoce .banner { font-weight: bold; }
 .sottovoce details { margin: 0.4em 0; }
 """
+
+
+def prose(text: str) -> str:
+    """Escaped text in which no line ends within an option such as --out, or a number such as 1e-05."""
+    return sub(r"--[\w-]+|\b[\d.]+e-\d+\b", r'<span class="whole">\g<0></span>', escape(text))
 
 
 def html_of(parts: Iterable[Part]) -> str:
@@ -39,17 +46,17 @@ def notebook_html(parts: Iterable[Part]) -> str:
 def _part(part: Part) -> str:
     match part:
         case Words(text, tone):
-            return _tag("p", escape(text), **{"class": {"plain": "", "bad": "banner bad"}.get(tone, tone)})
+            return _tag("p", prose(text), **{"class": {"plain": "", "bad": "banner bad"}.get(tone, tone)})
         case Table():
             return f'<div class="scroll"><table>{"".join(_table(part))}</table></div>'
         case Facts(pairs):
-            facts = (f"<div>{_tag('dt', escape(name))}{_tag('dd', escape(value))}</div>" for name, value in pairs)
+            facts = (f"<div>{_tag('dt', escape(name))}{_tag('dd', prose(value))}</div>" for name, value in pairs)
             return f'<dl class="list">{"".join(facts)}</dl>'
         case Code(text):
             return _tag("pre", escape(text))
         case Figure(drawing, caption):
             drawn = drawing if isinstance(drawing, Svg) else escape(drawing)
-            return _tag("figure", drawn + _tag("figcaption", escape(caption)))
+            return _tag("figure", drawn + (_tag("figcaption", prose(caption)) if caption else ""))
         case FigureRow(figures):
             return f'<div class="pair">{html_of(figures)}</div>'
         case Folded(summary, parts):
@@ -75,8 +82,10 @@ def _row(tag: str, cells: Iterable[Cell], table: Table, strong: bool = False) ->
 
 def _cell(tag: str, cell: Cell, number: bool) -> str:
     text, tone = (cell, "plain") if isinstance(cell, str) else (cell.text, cell.tone)
-    classes = (["n"] if number else []) + ([tone] if tone != "plain" else [])
-    return _tag(tag, escape(text), **{"class": " ".join(classes)})
+    # Long cells may break, and have room for some words in a line; short ones stay on one line.
+    room = ["wide"] if len(text) > 48 else ["w"] if len(text) > 15 else []
+    classes = (["n"] if number else []) + room + ([tone] if tone != "plain" else [])
+    return _tag(tag, prose(text), **{"class": " ".join(classes)})
 
 
 def _tag(name: str, inner: str, **attributes: str) -> str:

@@ -10,6 +10,9 @@ from matplotlib.ticker import MaxNLocator
 from sottovoce.arrays import Floats
 from sottovoce.drawing.style import CYCLE, DASHES, INK
 
+_ACROSS = 52  # letters of a name that has the width of a figure
+_WIDE = 4.5  # inches of axes that names fit beside
+
 
 class Span(NamedTuple):
     """A number with its interval."""
@@ -67,6 +70,20 @@ def forest(axes: Axes, names: Sequence[str], spans: Sequence[Span]) -> None:
     axes.hlines(places, [one.low for one in spans], [one.high for one in spans], color=CYCLE[0], linewidth=1.2)
     axes.plot([one.value for one in spans], places, "o", color=CYCLE[0])
     axes.axvline(0, color=INK, linewidth=0.7)
-    axes.set_yticks(places, list(names))
-    axes.set_ylim(-0.8, max(len(names), 1) - 0.2)
-    axes.grid(False, axis="y")
+    if axes.bbox.width >= _WIDE * axes.figure.dpi:
+        axes.set_yticks(places, [shortened(name, _ACROSS) for name in names])
+        axes.grid(False, axis="y")
+        axes.set_ylim(-0.8, max(len(names), 1) - 0.2)
+        return
+    # On narrow axes each name has the whole width, above its interval.
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    for place, name in zip(places.tolist(), names, strict=True):
+        text = shortened(name, _ACROSS)
+        axes.text(0.0, place + 0.2, text, transform=axes.get_yaxis_transform(), va="bottom", fontsize=7.5)
+    axes.set_ylim(-0.5, max(len(names), 1) - 0.2)
+
+
+def shortened(name: str, most: int) -> str:
+    """A name with at most so many letters; tables have it whole."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

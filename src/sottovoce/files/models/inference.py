@@ -32,7 +32,7 @@ LARGEST_LOG = 700.0  # of an odds ratio that can be written
 NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "ratio_high")
 INTERCEPT = "intercept"
 RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}  # what exp of a coefficient is
-_AXES = {name: f"logarithm of the {ratio} for one unit of the column" for name, ratio in RATIOS.items()}
+_AXES = {name: f"log {ratio}, for one unit of the column" for name, ratio in RATIOS.items()}
 _MOST_DRAWN = 25
 ERRORS = (
     "Standard errors and intervals cover both the sampling of the rows and the privacy noise. A 95 % interval misses "
@@ -173,7 +173,7 @@ class Inference(Shown):
     @property
     def drawn_height(self) -> float:
         """Height in inches of a figure that has room for what `plot` draws."""
-        return 0.19 * max(len(self._drawn()), 1) + 0.9
+        return 0.3 * max(len(self._drawn()), 1) + 0.9
 
     def _drawn(self) -> list[CoefficientLine]:
         known = [line for line in self.lines if line.identified and line.name != INTERCEPT]
