@@ -275,8 +275,8 @@ def told_of(bench: Bench, explained: float) -> dict[str, dict[str, Any]]:
     """As people would know it: shares to two digits, and a word."""
     import numpy as np
 
-    from sottovoce.plan.synthetic import PREDICTABILITY
     from sottovoce.problem.losses import Reals
+    from sottovoce.settings.supplied import PREDICTABILITY
 
     if isinstance(bench.loss.labels, Reals):
         first: dict[str, Any] = {"label_spread": float(f"{bench.labels.std():.1g}")}

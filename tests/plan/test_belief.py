@@ -10,8 +10,9 @@ from sottovoce.errors import InputError
 from sottovoce.plan import plan
 from sottovoce.plan.predict import interval, no_model
 from sottovoce.plan.surrogate import surrogate
-from sottovoce.plan.synthetic import PREDICTABILITY, Belief, table
+from sottovoce.plan.synthetic import Belief, table
 from sottovoce.problem.losses import Huber, Logistic, Softmax
+from sottovoce.settings.supplied import PREDICTABILITY, Supplied
 
 SMALL = {"sizes": [800] * 3, "d": 8, "graph": graphs.complete(3), "epsilon": 1.0, "max_rounds": 12}
 
@@ -28,13 +29,15 @@ def test_tables_have_the_stated_base_rate(rate):
 
 @pytest.mark.parametrize(("loss", "share"), [(Logistic(), 0.1), (Logistic(), 0.6), (Softmax(4), 0.4), (Huber(), 0.5)])
 def test_the_best_model_explains_what_was_stated(loss, share):
-    belief = Belief.of(None, share, None, loss)
+    belief = Belief.of(Supplied(predictability=share), loss)
     found = [explained(table(4000, 12, loss, seed=s, belief=belief), loss) for s in range(4)]
     assert np.mean(found) == pytest.approx(share, abs=0.06)
 
 
 def test_an_auc_is_a_rank():
-    data = table(6000, 12, Logistic(), seed=1, belief=Belief.of(0.2, "auc=0.85", None, Logistic()))
+    data = table(
+        6000, 12, Logistic(), seed=1, belief=Belief.of(Supplied(base_rate=0.2, predictability="auc=0.85"), Logistic())
+    )
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
@@ -90,7 +93,8 @@ def test_an_interval_holds_its_tables_and_little_beyond():
     ("change", "message"),
     [
         ({"base_rate": 1.5}, "base_rate between 0 and 1, got base_rate=1.5"),
-        ({"base_rate": (0.5, 0.5)}, "shares that add up to 1"),
+        ({"base_rate": (0.5, 0.5)}, "one share, that of the positive class, of two classes"),
+        ({"base_rate": (0.5, 0.6), "loss": Softmax(2)}, "shares of all classes, which add up to 1"),
         ({"base_rate": 0.1, "loss": Softmax(3)}, "base_rate as 3 shares"),
         ({"base_rate": 0.1, "loss": Huber()}, "no base_rate for labels that are numbers"),
         ({"label_spread": 0.1}, "label_spread for labels that are numbers"),
@@ -98,7 +102,7 @@ def test_an_interval_holds_its_tables_and_little_beyond():
         ({"predictability": "quite"}, "one of hardly, somewhat, well, almost, .* got predictability='quite'"),
         ({"predictability": 1.0}, "got predictability=1.0"),
         ({"predictability": "auc=0.4"}, "got predictability='auc=0.4'"),
-        ({"predictability": "auc=0.8", "loss": Huber()}, "as a word or a share for huber, got auc=0.8"),
+        ({"predictability": "auc=0.8", "loss": Huber()}, "as a word or a share, unless there are two classes"),
         ({"colluding": 3}, r"colluding in 0 .. 2, got colluding=3"),
     ],
 )

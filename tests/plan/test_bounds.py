@@ -76,8 +76,9 @@ def test_both_ways_are_foretold():
     found = made([1500] * 6, 12, max_rounds=20)
     assert found.predicted.masked.mean < found.predicted.joined.mean  # the noise of three sites, not of one
     assert found.way == "masked"
-    assert "at most 2 of 6 sites collude" in found.ways
-    assert found.ways.endswith("Take masked sums, if that can be assumed.")
+    assert "at most 2 of the 6 sites collude" in found.ways
+    assert found.ways.startswith("Masked sums, the default")
+    assert "no worse" not in found.ways
 
 
 def test_fewer_honest_sites_more_noise():
@@ -88,12 +89,11 @@ def test_fewer_honest_sites_more_noise():
     assert means == sorted(means)
 
 
-def test_against_all_others_local_noise_is_what_is_left():
-    found = made([500] * 4, 6, colluding=3, max_rounds=10)
-    assert found.predicted.masked is None
-    assert found.way == "local"
-    assert "only a site's own noise hides its rows" in found.ways
-    assert found.ways.endswith("Take local noise.")
+def test_against_all_others_masked_sums_have_the_noise_of_every_site():
+    trusting, alone = (made([500] * 4, 6, colluding=c, max_rounds=10) for c in (1, 3))
+    assert alone.way == "masked"  # one rule, whoever colludes
+    assert alone.predicted.masked.mean > trusting.predicted.masked.mean
+    assert "at most 3 of the 4 sites collude" in alone.ways
 
 
 def test_masked_sums_need_a_smooth_loss():

@@ -24,8 +24,8 @@ def test_json_and_plot(tmp_path):
     found = json.loads(run(*SHAPE, "--json", "--plot", str(drawn)).stdout)
     assert found["settings"]["rounds"] <= 5
     assert len(found["trade_off"]) == 6
-    assert "--nodes 3 --graph complete --epsilon 1 --delta 1e-05" in found["train"]
-    assert f"--diameter {found['settings']['diameter']:.6g}" in found["train"]
+    assert "--algorithm masked --nodes 3 --epsilon 1 --delta 1e-05" in found["train"]
+    assert "--diameter" not in found["train"]
     assert "<svg" in drawn.read_text(encoding="utf-8")
 
 
@@ -40,7 +40,10 @@ def test_tables():
     shown = run(*SHAPE).stdout
     assert "local steps" in shown
     assert "Joining" in shown
-    assert "sottovoce train --nodes 3" in shown
+    first, second = (line for line in shown.splitlines() if line.startswith("sottovoce train"))
+    assert first.startswith("sottovoce train --algorithm masked --nodes 3")  # the default first
+    assert second.startswith("sottovoce train --algorithm ipadmm --nodes 3")
+    assert "--graph complete --rounds" in second
 
 
 @pytest.mark.parametrize(
@@ -89,9 +92,19 @@ def test_what_is_stated_of_the_labels_goes_in():
     stated = ["--base-rate", "0.02", "--predictability", "hardly", "--colluding", "2", "--json"]
     found = json.loads(run(*SHAPE, *stated).stdout)
     assert found["predicted"]["nothing"]["mean"] == pytest.approx(0.098, abs=0.03)
-    assert found["predicted"]["masked"] is None
-    assert found["way"] == "local"
+    assert found["predicted"]["masked"]["mean"] > 0
+    assert found["way"] == "masked"
     assert any("2 % positive; the best model takes 1 to 6 % off" in note for note in found["notes"])
+    assert "Supplied, not computed from the rows: base rate 0.02; predictability hardly." in found["notes"]
+
+
+def test_what_a_schema_supplies_goes_in_and_options_win(tmp_path):
+    (tmp_path / "schema.toml").write_text(TWO + '\n[supplied]\nbase_rate = 0.02\npredictability = "hardly"\n')
+    given = ("--sizes", "60,80,70", "--schema", str(tmp_path / "schema.toml"), "--max-rounds", "5", "--quiet", "--json")
+    told, changed = (json.loads(run(*given, *more).stdout) for more in ((), ("--base-rate", "0.3")))
+    assert told["predicted"]["nothing"]["mean"] == pytest.approx(0.098, abs=0.03)
+    assert changed["predicted"]["nothing"]["mean"] == pytest.approx(0.61, abs=0.05)
+    assert "Supplied, not computed from the rows: base rate 0.3; predictability hardly." in changed["notes"]
 
 
 @pytest.mark.parametrize(

@@ -294,3 +294,6 @@ def test_advice_on_the_norm_comes_from_the_schema_alone(drafted):
     assert many.usual_norm == pytest.approx((35 / 3 + 1) ** 0.5)
     assert "row_norm = 3.6 the noise is 1.7 times smaller" in on_row_norm(many)
     assert on_row_norm(replace(many, row_norm=3.6)) is None
+    # A number that is no shorter than the columns reach is as good as the bound, and is told so.
+    assert "row_norm = 50 allows rows of norm 6, but" in on_row_norm(replace(many, row_norm=50.0))
+    assert "the noise is 1.4 times smaller" in on_row_norm(replace(many, row_norm=5.0))

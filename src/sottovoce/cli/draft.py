@@ -11,6 +11,7 @@ from sottovoce.settings.options import PRIVACY, AlgorithmOptions, option
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import PrivateMethod
+    from sottovoce.algorithms.default import Default
     from sottovoce.federation.agreement.agreement import Agreement, Member
     from sottovoce.files.schema import Schema
     from sottovoce.problem.losses import Loss
@@ -71,7 +72,8 @@ def agreement(draft: AgreementDraft) -> "Agreement":
     schema = None if draft.schema is None else Schema.load(draft.schema)
     features, data_norm = _shape(draft, schema)
     # Masked sums go with one graph only, which need not be named.
-    graph = "complete" if draft.algorithm == MASKED and draft.graph is None and not draft.edge else draft.graph
+    taken = choice(draft)
+    graph = "complete" if taken.name == MASKED and draft.graph is None and not draft.edge else draft.graph
     # Everything but the settings that are still to be chosen, checked.
     open_terms = Agreement(
         run=new_run(),
@@ -87,7 +89,7 @@ def agreement(draft: AgreementDraft) -> "Agreement":
         **_given(draft, ("grid_bits", "sites_per_person")),
     )
     # The radius follows from the diameter, which is known only now; mask keys go with masked sums alone.
-    algorithm, sites = _algorithm(draft, open_terms), _with_mask_keys(members, draft.mask_key)
+    algorithm, sites = _algorithm(draft, open_terms, taken.name), _with_mask_keys(members, draft.mask_key)
     return replace(open_terms, sites=sites, algorithm=algorithm, radius=draft.message_radius)
 
 
@@ -180,7 +182,23 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
     return answers.loss(name) or losses.Logistic()
 
 
-def _algorithm(draft: AgreementDraft, open_terms: "Agreement") -> "PrivateMethod":
+def choice(draft: AgreementDraft) -> "Default":
+    """The algorithm that was named, or the default."""
+    from sottovoce.algorithms.default import Default, default
+    from sottovoce.files.schema import Schema
+    from sottovoce.problem import regularisers
+
+    if draft.algorithm is not None:
+        return Default(draft.algorithm)
+    graph = "from --edge" if draft.edge else draft.graph or "complete"
+    given = _given(draft, [f.name for f in fields(AlgorithmOptions)])
+    if draft.mask_key:
+        given["colluding"] = draft.colluding  # only masked sums have mask keys
+    loss = _loss(draft.loss, None if draft.schema is None else Schema.load(draft.schema))
+    return default(loss, regularisers.by_name(draft.regulariser or "l2"), graph, given)
+
+
+def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "PrivateMethod":
     """The algorithm with all its settings. What was not given is planned from public numbers where it can be, else left
     to the class. Refuses to choose the number of colluding sites.
     """
@@ -188,7 +206,7 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement") -> "PrivateMethod
     from sottovoce.federation.agreement.terms import kind_of
     from sottovoce.plan import PROMISED, plan
 
-    name, promise = draft.algorithm or "ipadmm", open_terms.algorithm
+    promise = open_terms.algorithm
     kind = kind_of(name)
     own = {field.name for field in fields(kind)}
     given = _given(draft, [f.name for f in fields(AlgorithmOptions) if f.name not in (*PROMISED, "algorithm")])
@@ -199,15 +217,18 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement") -> "PrivateMethod
             sizes=[site.rows for site in open_terms.sites], d=open_terms.features, graph=open_terms.graph,
             epsilon=promise.epsilon, delta=promise.delta, loss=promise.loss, data_norm=open_terms.data_norm,
             lam=promise.lam, fixed=dict(given), unit=open_terms.unit,
+            **({} if open_terms.encoding is None else open_terms.encoding.known),
         )  # fmt: skip
         given |= {key: found.settings[key] for key in planned}
     if "largest_degree" in own:
         given["largest_degree"] = int(open_terms.graph.degrees.max())
     if name == MASKED:
         if draft.colluding is None:
+            chosen = "with masked sums" if draft.algorithm else "with masked sums, the default"
             raise InputError(
-                "Expected --colluding with masked sums: how many sites may collude, with the message server too, "
-                "is for people to say, got none. Epsilon holds against that many, and no more."
+                f"Expected --colluding {chosen}: how many sites may collude, with the message server too, is for "
+                "people to say, got none. Epsilon holds against that many, and no more. --algorithm ipadmm assumes "
+                "nothing of the kind, and has more noise."
             )
         given["least_sites"] = len(open_terms.sites) if draft.least_sites is None else draft.least_sites
     shared = {key: getattr(promise, key) for key in PROMISED}

@@ -3,7 +3,9 @@
 import json as json_module
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -12,6 +14,7 @@ from sottovoce.cli.output import show
 from sottovoce.document import Code, Table
 from sottovoce.errors import InputError, expect
 from sottovoce.settings import plain
+from sottovoce.settings.supplied import Supplied
 
 if TYPE_CHECKING:
     from sottovoce.plan import Plan, PredictedInterval
@@ -28,6 +31,11 @@ _SHOWN = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "ba
 
 def _option(text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+def _supplied(name: str) -> Any:
+    text = Supplied.__dataclass_fields__[name].metadata["help"]
+    return _option(f"{text} Default: as supplied in the schema.", _PROBLEM)
 
 
 def plan(
@@ -63,18 +71,9 @@ def plan(
     threshold: Annotated[
         float | None, _option("Of --loss huber, in half-widths of the label's bounds.", _PROBLEM)
     ] = None,
-    base_rate: Annotated[
-        str | None, _option("Share of the rarer class, as in 0.01; of all classes, as in 0.5,0.3,0.2.", _PROBLEM)
-    ] = None,
-    predictability: Annotated[
-        str | None,
-        _option(
-            "How well columns predict the label: hardly, somewhat, well, almost; 0.3 of the loss; auc=0.8.", _PROBLEM
-        ),
-    ] = None,
-    label_spread: Annotated[
-        float | None, _option("Standard deviation of a label that is a number, in half-widths of its bounds.", _PROBLEM)
-    ] = None,
+    base_rate: Annotated[str | None, _supplied("base_rate")] = None,
+    predictability: Annotated[str | None, _supplied("predictability")] = None,
+    label_spread: Annotated[float | None, _supplied("label_spread")] = None,
     lam: Annotated[float, _option("Weight of the regulariser beside the mean loss.", _PROBLEM)] = 1e-6,
     plot: Annotated[
         Path | None, _option("Plot the predicted loss against epsilon into this file (.svg, .png, .pdf).", _OUTPUT)
@@ -100,26 +99,29 @@ def plan(
         )
     people = shape.people if rows_per_person is None else rows_per_person
     unit = Unit(people, 1 if sites_per_person is None else sites_per_person)
+    said = Supplied(base_rate=_rates(base_rate), predictability=predictability, label_spread=label_spread)
     with output.progress(quiet or json) as bar:
         made = make(
             sizes=counts, d=shape.d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon,
             delta=default_delta(sum(counts)) if delta is None else delta,
             loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
-            max_grad_norm=max_grad_norm, max_rounds=max_rounds, base_rate=_rates(base_rate),
-            predictability=predictability, label_spread=label_spread, colluding=colluding, stand_in=public,
-            unit=unit, progress=bar if quiet or json or bar else _print_progress,
+            max_grad_norm=max_grad_norm, max_rounds=max_rounds, colluding=colluding, stand_in=public, unit=unit,
+            **{**shape.known, **said.given}, progress=bar if quiet or json or bar else _print_progress,
         )  # fmt: skip
         if not json:  # at once: the forecast takes a while
             chosen = ((name.replace("_", " "), made.settings[name]) for name in _SHOWN)
             texts = [(name, "all rows" if value is None else _text(value)) for name, value in chosen]
-            show(Table(("setting", "value"), texts))
+            heading = "Settings for local noise (ipadmm); masked sums, the default, need none:"
+            show(*([heading] if made.way == "masked" else []), Table(("setting", "value"), texts))
         found = plain(made)
     if plot is not None:
         draw(made, plot)
     if json:
-        print(json_module.dumps({**found, "train": train_options(made)}, indent=2, allow_nan=False))
+        more = {"advice": shape.advice, "train": train_options(made, made.way)}
+        print(json_module.dumps({**found, **more}, indent=2, allow_nan=False))
     else:
         _show_forecast(made, plot)
+        show(*([f"Advice: {shape.advice}"] if shape.advice else []))
 
 
 def _print_progress(done: int, total: int) -> None:
@@ -132,6 +134,8 @@ class _Shape(NamedTuple):
     data_norm: float
     answers: "Answers | None" = None  # what a schema says of the label
     people: int | None = None  # the most rows of a person, if it says them
+    known: Mapping[str, Any] = MappingProxyType({})  # what it supplies of the labels
+    advice: str | None = None  # on its row_norm
 
 
 def _loss(name: str | None, classes: int | None, threshold: float | None, answers: "Answers | None") -> "Loss":
@@ -178,10 +182,12 @@ def _shape(features: int | None, schema: Path | None, public: "Dataset | None") 
     """Features and norm of rows, from whichever of the three was given; refuses none of them."""
     if schema is not None:
         from sottovoce.files.schema import Schema
+        from sottovoce.files.schema.advice import on_row_norm
         from sottovoce.problem.answers import Answers
 
-        declared = Schema.load(schema)
-        return _Shape(int(declared.d), float(declared.data_norm), Answers.of(declared), declared.unit.rows)
+        found = Schema.load(schema)
+        shape = _Shape(int(found.d), float(found.data_norm), Answers.of(found), found.unit.rows)
+        return shape._replace(known=found.known, advice=on_row_norm(found))
     if features is not None:
         return _Shape(features, 1.0)
     if public is not None:
@@ -189,26 +195,19 @@ def _shape(features: int | None, schema: Path | None, public: "Dataset | None") 
     raise InputError("Expected --features, --schema or --stand-in, got none. One of them must say how many columns.")
 
 
-def train_options(made: "Plan") -> str:
-    """The options of `sottovoce train` that stand for this plan."""
+def train_options(made: "Plan", way: str) -> str:
+    """The options of `sottovoce train` for this task, by masked sums or as planned for local noise."""
+    from sottovoce.algorithms.default import MASKED, OWN
+
     task, settings = made.task, made.settings
+    own = {"graph": task.graph.name, "max_grad_norm": task.max_grad_norm, **{name: settings[name] for name in _SHOWN}}
     wanted = {
-        "nodes": task.n, "graph": task.graph.name, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
-        "lam": task.lam, "max_grad_norm": task.max_grad_norm, "sites_per_person": _several(task.unit),
-        **{name: settings[name] for name in _SHOWN},
+        "algorithm": MASKED if way == "masked" else OWN, "nodes": task.n, "epsilon": task.epsilon, "delta": task.delta,
+        "loss": task.loss.name, "lam": task.lam, "sites_per_person": _several(task.unit),
+        **({} if way == "masked" else own),
     }  # fmt: skip
     given = {name.replace("_", "-"): value for name, value in wanted.items() if value is not None}
     return " ".join(f"--{name} {_text(value)}" for name, value in given.items())
-
-
-def masked_options(made: "Plan") -> str:
-    """The options of `sottovoce train` for the same task by masked sums."""
-    task = made.task
-    wanted = {
-        "algorithm": "masked", "nodes": task.n, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
-        "lam": task.lam, "sites-per-person": _several(task.unit),
-    }  # fmt: skip
-    return " ".join(f"--{name} {_text(value)}" for name, value in wanted.items() if value is not None)
 
 
 def _several(unit: "Unit") -> int | None:
@@ -242,9 +241,8 @@ def _show_forecast(made: "Plan", plot: Path | None) -> None:
     show(f"No model, always the same answer: {_interval(made.predicted.nothing)}.", made.reason, made.ways, *made.notes)
     if plot is not None:
         show(f"Drawn into {plot}.")
-    show(Code(f"sottovoce train {train_options(made)}"))
-    if made.way == "masked":
-        show(Code(f"sottovoce train {masked_options(made)}"))
+    for way in ("masked", "local") if made.way == "masked" else ("local",):  # the default first
+        show(Code(f"sottovoce train {train_options(made, way)}"))
 
 
 def _interval(interval: "PredictedInterval") -> str:

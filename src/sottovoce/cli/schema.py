@@ -140,6 +140,7 @@ def _facts(schema: "Schema") -> dict[str, Any]:
         "usual_norm": schema.usual_norm,
         "advice": _advice(schema),
         "classes": None if schema.classes is None else list(schema.classes),
+        "supplied": schema.known,
         "unreviewed": list(schema.unreviewed),
     }
 
@@ -162,6 +163,8 @@ def _show_report(report: "Report") -> None:
 
 
 def _show_schema(schema: "Schema") -> None:
+    from sottovoce.files.schema.review import supplied
+
     rows = [(column.name, column.kind(), str(column.width), column.missing) for column in schema.columns]
     output.show(Table(("column", "kind", "features", "missing"), rows))
     output.show(f"Label: {schema.label.column}, {schema.label.meaning()}.")
@@ -177,6 +180,8 @@ def _show_schema(schema: "Schema") -> None:
         f"d = {schema.d} features, data_norm = {schema.data_norm:g}, row_norm = {schema.row_norm}.",
         f"Digest: {schema.digest()}",
     )
+    if told := supplied(schema):
+        output.show(told)
     _advise(schema)
     if schema.unreviewed:
         output.show(f"Needs a review before training: {_listed(schema.unreviewed)}.")

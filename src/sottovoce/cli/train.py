@@ -31,7 +31,7 @@ class TrainCommand(HelpfulCommand):
         from sottovoce.studies.choices import CHOICES, PLANNED
 
         known = asdict(TrainConfig().resolved())
-        return {name: value for name, value in known.items() if name not in PLANNED}, CHOICES
+        return {name: value for name, value in known.items() if name not in (*PLANNED, "algorithm")}, CHOICES
 
 
 def train(
@@ -170,6 +170,7 @@ def _show(trained: "Trained", out: Path | None, beside: "Trained | None") -> Non
     summary, privacy, evaluation = trained.summary(), trained.result.privacy, trained.evaluation
     kept = "the model that --out would keep" if out is None else f"the model in {out / 'model.safetensors'}"
     show(
+        *_chosen(trained),
         f"{title(summary)}: {setting(summary)}",
         *scores(summary, trained.model(), kept, None if beside is None else beside.summary()),
         # Right below the figures: who copies them should copy this, too.
@@ -179,7 +180,7 @@ def _show(trained: "Trained", out: Path | None, beside: "Trained | None") -> Non
     )
     for one in () if beside is None else (trained, beside):
         promise = one.result.privacy
-        name, asked = registry.entry(one.config.algorithm).label, exactly(promise.target_epsilon)
+        name, asked = registry.entry(one.choice.name).label, exactly(promise.target_epsilon)
         show(f"{name}: epsilon = {asked} {promise.assumption()}.")
     if evaluation is not None:
         # Its notes are among those of the run.
@@ -189,6 +190,18 @@ def _show(trained: "Trained", out: Path | None, beside: "Trained | None") -> Non
     if trained.timed:
         show(_on_lines(trained))
     show(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
+
+
+def _chosen(trained: "Trained") -> list[str]:
+    """The first line: what was chosen where no algorithm was named, and what its guarantee assumes."""
+    choice, assumed = trained.choice, trained.result.privacy.assumed
+    if choice.remark:
+        return [choice.remark]
+    if not trained.solved.algorithm.way.masked:
+        return []
+    if trained.problem.sites.n == 1:
+        return ["Algorithm: masked sums. There is one site, so nothing is sent or masked."]
+    return [f"Algorithm: masked sums. {assumed}"]
 
 
 def _promise(trained: "Trained") -> "list[Words | str]":

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sottovoce.algorithms import MaskedNewton, PrivateMethod
+from sottovoce.algorithms.default import default
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.estimators.draws import Draws
 from sottovoce.plan import Plan, plan
@@ -18,6 +19,7 @@ from sottovoce.privacy import BudgetAccountant, PrivacyStatement
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import CompleteGraph, Graph
 from sottovoce.problem.problem import Problem
+from sottovoce.problem.regularisers import L2
 from sottovoce.progress import shown
 from sottovoce.simulation.devices import DeviceName
 from sottovoce.simulation.engine import Charge, Solved, solve
@@ -43,7 +45,7 @@ def graph_of(graph: Graph | str, n: int) -> Graph:
 
 
 def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, Any], problem: Problem) -> Chosen:
-    """Masked sums where they can be had, else IPADMM with planned settings; or the caller's algorithm with our
+    """The default algorithm, IPADMM with planned settings; or the caller's algorithm with our
     objective and guarantee.
 
     Args:
@@ -56,8 +58,9 @@ def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, 
     if isinstance(algorithm, PrivateMethod):
         expect(not inference, "inference as a field of the algorithm", inference=inference, algorithm=algorithm)
         return Chosen(replace(algorithm, **objective), None)
-    summed = loss.smoothness_bound is not None and isinstance(problem.graph, CompleteGraph)
-    match algorithm or ("masked" if summed else "ipadmm"):
+    complete = isinstance(problem.graph, CompleteGraph)
+    taken = default(loss, L2(), "complete" if complete else problem.graph.name, {"inference": inference})
+    match algorithm or taken.name:
         case "masked":
             return Chosen(MaskedNewton(inference=inference, **objective), None)
         case "ipadmm":

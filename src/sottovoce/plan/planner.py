@@ -27,6 +27,7 @@ from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.progress import Progress
 from sottovoce.settings import written_as
+from sottovoce.settings.supplied import Supplied
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 # Settings of the algorithm that are arguments of `plan`: what is promised and minimised is not for it to choose.
@@ -90,7 +91,7 @@ class Plan:
     def _outcome(self, task: Task, setting: Setting) -> Prediction:
         data = predict.tables(task, self.stand_in)
         joined, single = predict.risks(task, as_algorithm(task, setting), data)
-        sums = predict.masked(task, self.colluding) if task.n > 1 else None
+        sums = predict.masked(task, self.colluding)
         summed = None if sums is None else predict.interval(predict.risks(task, sums, data)[0])
         lonely = predict.risk_alone(predict.alone(task), self._setting_of, data)
         nothing = np.array([predict.no_model(one, task.loss) for one in data])
@@ -111,12 +112,12 @@ class Plan:
 
     @property
     def way(self) -> Literal["masked", "local"]:
-        """Whichever of "masked" and "local" has the smaller predicted loss; "local" if masked sums are not possible."""
-        return "local" if self.predicted.together is self.predicted.joined else "masked"
+        """The default: "masked" wherever masked sums are possible, else "local". `ways` compares predicted losses."""
+        return "local" if predict.why_not(self.task) else "masked"
 
     @property
     def ways(self) -> str:
-        """Sentences on what local noise and masked sums assume, and which to take."""
+        """Sentences on what masked sums and local noise assume, which is the default, and their predicted losses."""
         return speaking.advice(self.task, self.predicted, self.colluding)
 
     @property
@@ -201,6 +202,7 @@ def plan(
     """
     loss = loss or Logistic()
     expect(d >= 1, "d >= 1", d=d)
+    supplied = Supplied(base_rate=base_rate, predictability=predictability, label_spread=label_spread)
     given = fixed or {}
     for name in given:
         expect(name in FIXABLE, f"a setting among {', '.join(FIXABLE)}", fixed=name)
@@ -210,12 +212,12 @@ def plan(
     task = Task(
         tuple(int(m) for m in sizes), d, graph, float(epsilon), float(delta), loss, regulariser or L2(), float(lam),
         float(data_norm), max_grad_norm, max_rounds, kept if batch is None else {**kept, "batch_size": batch},
-        Belief.of(base_rate, predictability, label_spread, loss), unit,
+        Belief.of(supplied, loss), unit,
     )  # fmt: skip
     expect(colluding is None or 0 <= colluding < task.n, f"colluding in 0 .. {task.n - 1}", colluding=colluding)
     _check(task, stand_in)
     task = choose_weights(task, lambda: _problems(task, stand_in), lambda t: _choose(t, stand_in))
-    return Plan(task, _choose(task, stand_in), stand_in, _notes(task, stand_in), colluding, progress)
+    return Plan(task, _choose(task, stand_in), stand_in, _notes(task, stand_in, supplied), colluding, progress)
 
 
 def _check(task: Task, stand_in: Dataset | None) -> None:
@@ -274,7 +276,7 @@ def _no_worse(found: Prediction, smaller: Prediction | None) -> Prediction:
     return Prediction(found.epsilon, joined, single, less(found.alone, smaller.alone), sums, found.nothing)
 
 
-def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:
+def _notes(task: Task, stand_in: Dataset | None, supplied: Supplied) -> tuple[str, ...]:
     source = (
         "made-up tables of this shape: unequal categories, small numbers, correlated attributes; "
         + task.belief.words(task.loss)
@@ -282,6 +284,8 @@ def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:
         else f"the public stand-in {stand_in.name!r}"
     )
     notes = [f"Planned on {source}. No private row was looked at.", "Sites are assumed to hold rows of the same kind."]
+    if supplied.words:
+        notes.append(f"Supplied, not computed from the rows: {supplied.words}.")
     if "batch_size" in task.fixed:
         notes.append(f"Gradients use batches of {task.fixed['batch_size']} rows.")
     if task.unit.people:

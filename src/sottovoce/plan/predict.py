@@ -17,6 +17,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import stdtrit
 
 from sottovoce.algorithms.base import PrivateMethod
+from sottovoce.algorithms.default import why_not_masked
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array
 from sottovoce.plan.choose import Setting, as_algorithm
@@ -114,15 +115,17 @@ def alone(task: Task, size: int | None = None) -> Task:
 
 
 def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
-    """The algorithm of masked sums for the task, of one site too; None where the sites or the loss rule it out."""
-    sums: dict[str, Any] = {"epsilon": task.epsilon, "delta": task.delta, "lam": task.lam, "colluding": colluding}
-    smooth = task.loss.smoothness_bound is not None and not task.regulariser.l1 and math.isfinite(task.data_norm)
-    if not smooth or task.max_grad_norm is not None:
+    """The algorithm of masked sums for the task, of one site too; None where the objective rules it out."""
+    if why_not(task):
         return None
+    sums: dict[str, Any] = {"epsilon": task.epsilon, "delta": task.delta, "lam": task.lam, "colluding": colluding}
     open_ = MaskedNewton(**sums, loss=task.loss, regulariser=task.regulariser)
-    found = open_.bound_to(sum(task.sizes), task.d, task.n, task.unit)  # of all rows, of which a trial has some
-    # Against all others together a site's own noise must do, and masks hide nothing.
-    return None if task.n > 1 and found.colluders(task.n) >= task.n - 1 else found
+    return open_.bound_to(sum(task.sizes), task.d, task.n, task.unit)  # of all rows, of which a trial has some
+
+
+def why_not(task: Task) -> str:
+    """Why masked sums cannot be had, as the end of a sentence; empty if they can. Any graph may be made complete."""
+    return why_not_masked(task.loss, task.regulariser, data_norm=task.data_norm, max_grad_norm=task.max_grad_norm)
 
 
 def risks(task: Task, algorithm: PrivateMethod, data: Sequence[Dataset]) -> tuple[Array, Array]:

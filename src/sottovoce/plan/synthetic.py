@@ -28,9 +28,9 @@ from scipy.sparse.linalg import lsmr
 from scipy.special import expit, logit, softmax, xlogy
 
 from sottovoce.arrays import Floats
-from sottovoce.errors import InputError, expect
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.losses import Counts, Loss, Reals, Signs
+from sottovoce.settings.supplied import Supplied
 
 if TYPE_CHECKING:
     Csr: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
@@ -46,13 +46,6 @@ NON_ZERO = (0.05, 0.3)  # share of the rows in which a mostly zero number is not
 BASE_RATES, EXPLAINED = (0.005, 0.5), (0.03, 0.75)
 LABEL_SPREADS, LABEL_MEANS = (0.1, 0.4), (-0.7, 0.2)
 FALL_OFF_OF_CLASSES = (0.0, 1.5)
-# In words: the share of the loss of no model that the best one takes off.
-PREDICTABILITY: dict[str, tuple[float, float]] = {
-    "hardly": (0.01, 0.06),
-    "somewhat": (0.06, 0.2),
-    "well": (0.2, 0.5),
-    "almost": (0.5, 0.9),
-}
 # Multiples of these fill a square, or a cube, evenly, so a few tables span all that is left open.
 _TURNS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
 
@@ -76,23 +69,10 @@ class Belief:
     label_spread: float | None = None
 
     @classmethod
-    def of(
-        cls, base_rate: "float | tuple[float, ...] | None", predictability: "str | float | None",
-        label_spread: float | None, loss: Loss,
-    ) -> "Belief":  # fmt: skip
-        """A belief from what people state; `predictability` is a word, a share such as 0.3, or "auc=0.8"."""
-        _check_rates(base_rate, loss)
-        if label_spread is not None:
-            expect(
-                isinstance(loss.labels, Reals), "label_spread for labels that are numbers", label_spread=label_spread
-            )
-            expect(
-                0 < label_spread <= 1, "label_spread in (0, 1], in half-widths of the bounds", label_spread=label_spread
-            )
-        explained, auc = _predictability(predictability)
-        if auc is not None and not isinstance(loss.labels, Signs):
-            raise InputError(f"Expected predictability as a word or a share for {loss.name}, got auc={auc:g}.")
-        return cls(base_rate, explained, auc, label_spread)
+    def of(cls, supplied: Supplied, loss: Loss) -> "Belief":
+        """A belief from what people state; refused where it does not fit the labels of the loss."""
+        supplied.expect_fit(None if isinstance(loss.labels, Reals) else max(loss.outputs, 2))
+        return cls(supplied.base_rate, supplied.explained, supplied.auc, supplied.label_spread)
 
     def words(self, loss: Loss) -> str:
         """The belief in words, with what is left open, for a note."""
@@ -115,40 +95,6 @@ class Belief:
 
 def _between(low: float, high: float) -> str:
     return f"{100 * low:.3g}" if low == high else f"{100 * low:.3g} to {100 * high:.3g}"
-
-
-def _check_rates(base_rate: float | tuple[float, ...] | None, loss: Loss) -> None:
-    if base_rate is None:
-        return
-    expect(not isinstance(loss.labels, Reals), "no base_rate for labels that are numbers", base_rate=base_rate)
-    if isinstance(base_rate, tuple):
-        fine = (
-            len(base_rate) == loss.outputs > 1 and min(base_rate) > 0 and math.isclose(sum(base_rate), 1, abs_tol=0.01)
-        )
-        expect(fine, f"base_rate as {max(loss.outputs, 2)} shares that add up to 1", base_rate=base_rate)
-    else:
-        expect(loss.outputs == 1, f"base_rate as {loss.outputs} shares, one for each class", base_rate=base_rate)
-        expect(0 < base_rate < 1, "base_rate between 0 and 1", base_rate=base_rate)
-
-
-def _predictability(said: str | float | None) -> tuple[tuple[float, float] | None, float | None]:
-    if said is None:
-        return None, None
-    if isinstance(said, str) and said in PREDICTABILITY:
-        return PREDICTABILITY[said], None
-    name, _, number = str(said).rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if name.strip().lower() == "auc" and 0.5 < value < 1:
-        return None, value
-    if not name and 0 < value < 1:
-        return (value, value), None
-    raise InputError(
-        f"Expected predictability as one of {', '.join(PREDICTABILITY)}, a share such as 0.3 of the loss of no model, "
-        f"or auc=0.8, got predictability={said!r}."
-    )
 
 
 def table(

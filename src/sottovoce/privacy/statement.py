@@ -195,6 +195,7 @@ class PrivacyStatement(Shown):
             chance = f"{self.delta:g}, about one in {1 / self.delta:,.0f}"
             exception = f", up to an additional probability of delta = {chance}"
         return [
+            *([assumed] if (assumed := self.assumed) else []),
             f"Protected: {self.protected}. The unit of protection is {self.unit}.",
             f"The guarantee is differential privacy with epsilon = {_up(self.epsilon)} and delta = {self.delta:g}"
             f" ({asked} was asked to stay within epsilon = {self.target_epsilon:g}).",
@@ -222,6 +223,26 @@ class PrivacyStatement(Shown):
         ]
         prices[0] += " colluding sites"
         return [f"Against whoever carries the messages together with sites, epsilon is at most {', '.join(prices)}."]
+
+    @property
+    def assumed(self) -> str:
+        """How many sites may collude, and what it would cost not to assume that, in a sentence or two; empty if nothing
+        is assumed of them.
+        """
+        if len(self.observers) < 2 or not self.private:
+            return ""
+        last, sites = self.observers[-1], self.observers[-1].colluding + 1
+        agreed = max(line.colluding for line in self.observers if line.noise >= 1)
+        if agreed == last.colluding:
+            others = "the other site colludes" if agreed == 1 else f"all {agreed} other sites collude"
+            return f"This holds even if {others}."
+        most = (
+            f"if at most {agreed} of the {sites} sites collude" if agreed else f"if none of the {sites} sites collude"
+        )
+        return (
+            f"This holds {most}. Noise of its own at every site (ipadmm) needs no such assumption, and would be about "
+            f"{1 / last.noise:.2g} times as large."
+        )
 
     def assumption(self) -> str:
         """Against whom the guarantee holds, in a few words for a table; empty if that is unknown."""

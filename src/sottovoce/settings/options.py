@@ -44,7 +44,11 @@ class AlgorithmOptions:
         None, PRIVACY, "With --evaluate: evaluate on one row in this many, chosen in secret, and learn from the others."
     )
 
-    algorithm: str | None = option(None, ALGORITHM, "What every site runs: ipadmm, dpadmm, ryu-kim, dp-dsgd or masked.")
+    algorithm: str | None = option(
+        None,
+        ALGORITHM,
+        "What sites run: masked, ipadmm, dpadmm, ryu-kim, dp-dsgd. Default: masked if it can be had, else ipadmm.",
+    )
     rounds: int | None = option(None, ALGORITHM, "Rounds of exchange, t. Default: planned.")
     local_steps: int | None = option(None, ALGORITHM, "Noisy steps per round, l. Default: planned.")
     rho: float | None = option(None, ALGORITHM, "Penalty of ADMM. Default: planned.")

@@ -69,11 +69,14 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
         held_out = config.split == "official"
         return Problem.dealt(BY_NAME[config.dataset](), nodes, where, seed=config.seed, held_out=held_out, **deal)
     from sottovoce.files.schema import Schema
+    from sottovoce.files.schema.advice import on_row_norm
     from sottovoce.files.schema.inference import remarks, require_inferable
 
     assert config.schema is not None  # checked when the configuration was made
     schema = Schema.load(Path(config.schema))
     Answers.of(schema).loss(config.loss, config.positive_weight)  # refuses one that does not fit before rows are read
+    if tell is not None and (advice := on_row_norm(schema)):
+        tell(f"Advice: {advice}")
     if config.inference:
         require_inferable(schema)
         for remark in remarks(schema):
@@ -108,6 +111,7 @@ def _with_plan(
             delta=follows.get("delta", algorithm.delta), loss=follows.get("loss", algorithm.loss),
             regulariser=algorithm.regulariser, lam=algorithm.lam, data_norm=problem.sites.data_norm,
             max_grad_norm=algorithm.max_grad_norm, fixed=given, unit=problem.unit,
+            **({} if problem.schema is None else problem.schema.known),
         )  # fmt: skip
     made = found.algorithm()
     if explain is not None:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from sottovoce.algorithms import Method, registry
+from sottovoce.algorithms.default import OWN, Default, default
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.schema.form import FileForm, spelt
@@ -44,7 +45,7 @@ CHOICES: dict[str, tuple[str, ...]] = _NAMED | {
     "engine": get_args(EngineName),
 }
 # What the planner chooses where it is not given.
-PLANNED = registry.entry("ipadmm").planned
+PLANNED = registry.entry(OWN).planned
 NODES, RUNS, SEED = 100, 10, 0  # the paper's network, its number of runs, and a seed for all who want the same figures
 
 # Settings that are fields of some algorithm and are handed to it as they are.
@@ -67,11 +68,25 @@ def check(config: "TrainConfig") -> None:
 
 def method_of(config: "TrainConfig") -> Method:
     """The algorithm, with its own defaults wherever nothing was given."""
-    line = registry.entry(config.algorithm)
-    own = given(config, "", [f.name for f in fields(config) if f.name in _HANDED_ON])
-    registry.expect_own(config.algorithm, own)
+    name, own = config.choice.name, _own(config)
+    line = registry.entry(name)
+    registry.expect_own(name, own)
     pieces = {} if config.regulariser is None else {"regulariser": regularisers.by_name(config.regulariser)}
     return line.kind(**{**line.settings, **own, **pieces})
+
+
+def choice_of(config: "TrainConfig") -> Default:
+    """The algorithm by its name: the one that was given, the paper's for packaged data, else the default."""
+    if config.algorithm is not None or config.data is None:
+        return Default(config.algorithm or OWN)
+    # Where no loss is given, the label decides, and all that it may choose are smooth.
+    loss = losses.by_name(config.loss) if config.loss in losses.NAMES else Logistic()
+    return default(loss, regularisers.by_name(config.regulariser or "l2"), config.graph, _own(config))
+
+
+def _own(config: "TrainConfig") -> dict[str, Any]:
+    """The settings of an algorithm that were given, by name."""
+    return given(config, "", [f.name for f in fields(config) if f.name in _HANDED_ON])
 
 
 def defaults(config: "TrainConfig", algorithm: Method | None) -> dict[str, Any]:
@@ -80,7 +95,7 @@ def defaults(config: "TrainConfig", algorithm: Method | None) -> dict[str, Any]:
     own = {f.name for f in fields(algorithm)} & {f.name for f in fields(config)} & _HANDED_ON
     if config.batch_size is None:
         own.discard("sampling")  # without a batch nothing is drawn
-    values: dict[str, Any] = {name: getattr(algorithm, name) for name in own}
+    values: dict[str, Any] = {name: getattr(algorithm, name) for name in own} | {"algorithm": config.choice.name}
     # A weight is a setting of its own, beside the loss that it is of.
     weighted = isinstance(algorithm.loss, WeightedLogistic)
     values |= {"loss": Logistic.name if weighted else algorithm.loss.name, "regulariser": algorithm.regulariser.name}

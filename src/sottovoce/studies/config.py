@@ -17,6 +17,7 @@ from sottovoce.settings.options import ALGORITHM, PRIVACY, AlgorithmOptions, opt
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import Method
+    from sottovoce.algorithms.default import Default
 
 NOT_IN_A_FILE = ("config", "out", "budget", "beside", "yardstick", "force", "json", "quiet", "verbose")
 
@@ -71,7 +72,11 @@ class TrainConfig(AlgorithmOptions, Source):
     colluding: int | None = option(
         None, PRIVACY, "Masked sums: sites that may collude. Default: fewer than half, at least one."
     )
-    algorithm: str = option("ipadmm", ALGORITHM, "Algorithm of every site.")
+    algorithm: str | None = option(
+        None,
+        ALGORITHM,
+        "What is run. Default with a file: masked, where it can be had; else, and without a file, ipadmm.",
+    )
     weights: str | None = option(
         None, ALGORITHM, "Weights of sites: equal, or by rows or squared rows. Default with a file: planned."
     )
@@ -114,6 +119,13 @@ class TrainConfig(AlgorithmOptions, Source):
         check(self)
 
     @cached_property
+    def choice(self) -> "Default":
+        """The algorithm by its name and, where none was given and it is not masked sums, why."""
+        from sottovoce.studies.choices import choice_of
+
+        return choice_of(self)
+
+    @cached_property
     def method(self) -> "Method":
         """The algorithm with these settings, before anything is known of the rows; made once."""
         from sottovoce.studies.choices import method_of
@@ -144,7 +156,8 @@ class TrainConfig(AlgorithmOptions, Source):
 
         made = copy(self)  # what is filled in is an algorithm's own, and checked there: it need not be again
         vars(made).update({k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
-        vars(made).pop("method", None)  # that of the settings before
+        for found in ("method", "choice"):  # those of the settings before
+            vars(made).pop(found, None)
         return made
 
     def to_toml(self) -> str:

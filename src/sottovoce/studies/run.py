@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from sottovoce.algorithms import IPADMM, Method, PrivateMethod
+from sottovoce.algorithms.default import Default
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.files.models import Model
@@ -75,6 +76,7 @@ class Trained:
     config: TrainConfig
     solved: Solved
     learnt: RunScores
+    choice: Default  # the algorithm by its name, and why it is not masked sums where none was named
     seconds: float  # in all; `result.seconds` is the simulation alone
     tested: RunScores | None = None  # on the test rows, if there are any
     optimum: float | None = None  # mean loss of the pooled, non-private model on the rows learnt from
@@ -293,7 +295,7 @@ def train(
             solved = _gather(solved, problem, config)
         recorded = solved.result.history
         learnt = scores_of(solved, {name: recorded.final(name) for name in recorded}, problem.sites)
-        trained = Trained(chosen, solved, learnt, perf_counter() - started, notices=notices)
+        trained = Trained(chosen, solved, learnt, config.choice, perf_counter() - started, notices=notices)
         made, asked_for = solved.result.rounds, algorithm.rounds
         if made < asked_for:
             trained = replace(trained, unfinished=f"interrupted after round {made} of {asked_for}")

@@ -147,7 +147,7 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
         bound = tuple(f"{line}:{_commit(out, name, schema)}" for name, line in zip(NAMES, wishes.site, strict=True))
         wishes = replace(wishes, algorithm=draft.MASKED, colluding=COLLUDING, mask_key=tuple(lines), site=bound)
     else:
-        wishes = replace(wishes, graph="ring", local_steps=LOCAL_STEPS, rho=RHO)
+        wishes = replace(wishes, algorithm="ipadmm", graph="ring", local_steps=LOCAL_STEPS, rho=RHO)
     agreement = draft.agreement(wishes)
     file = out / "federation.toml"
     toml_file.save(agreement, file)

@@ -14,11 +14,14 @@ def on_row_norm(schema: Schema) -> str | None:
     them. The usual norm is guessed: that of a row whose values are spread evenly over the declared bounds.
     """
     usual, longest = schema.usual_norm, schema.encoded_norm
-    if schema.row_norm != "bound" or usual > WORTH_SAYING * longest:
+    said = f'"{schema.row_norm}"' if isinstance(schema.row_norm, str) else f"{schema.row_norm:g}"
+    if isinstance(schema.row_norm, float):
+        longest = min(schema.row_norm, longest)  # no row is longer than the columns allow
+    if usual > WORTH_SAYING * longest:
         return None
     proposed = ceil(10 * usual) / 10
     return (
-        f'row_norm = "bound" allows rows of norm {longest:.3g}, but with values spread evenly over their bounds '
+        f"row_norm = {said} allows rows of norm {longest:.3g}, but with values spread evenly over their bounds "
         f"it is about {usual:.2g}. With row_norm = {proposed:g} the noise is {longest / proposed:.2g} times smaller "
         "relative to the rows; only longer ones are shortened. If values are mostly near 0, less is better still. "
         "Choose it from public knowledge, not by looking at rows."

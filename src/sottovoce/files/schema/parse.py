@@ -88,10 +88,10 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
 
     Args:
         data: a schema, as `settings.plain` gives it.
-        remarks: comments by place: "" on top, "end", "unreviewed", "file", "person", "weight", "exposure", "label", or
-            "columns.NAME".
+        remarks: comments by place: "" on top, "end", "unreviewed", "file", "person", "weight", "exposure",
+            "supplied", "label", or "columns.NAME".
     """
-    own = ("file", "person", "weight", "exposure")
+    own = ("file", "person", "weight", "exposure", "supplied")
     top = {key: value for key, value in data.items() if key not in (*own, "label", "columns", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
     lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]

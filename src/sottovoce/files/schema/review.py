@@ -30,7 +30,14 @@ def note(schema: Schema) -> tuple[str, ...]:
 
 def notes(schema: Schema) -> tuple[str, ...]:
     """All notes that a schema adds to a privacy statement."""
-    return (*note(schema), *(() if schema.person is None else schema.person.notes))
+    told = () if not supplied(schema) else (f"{supplied(schema)} The guarantee does not cover this.",)
+    return (*note(schema), *(() if schema.person is None else schema.person.notes), *told)
+
+
+def supplied(schema: Schema) -> str:
+    """A sentence on what the user supplied of the labels; empty if that is nothing."""
+    words = "" if schema.supplied is None else schema.supplied.words
+    return f"Supplied with the schema, not computed from the rows: {words}." if words else ""
 
 
 def require_reviewed(schema: Schema) -> None:

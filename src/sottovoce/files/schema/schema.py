@@ -28,6 +28,7 @@ from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.values import check_word
 from sottovoce.settings import brief, plain, toml, written
+from sottovoce.settings.supplied import Supplied
 
 if TYPE_CHECKING:
     from sottovoce.privacy.unit import Unit
@@ -58,6 +59,7 @@ class Schema:
     person: Person | None = None  # None: single rows are protected, not people
     weight: Factor | None = None  # None: rows count alike
     exposure: Factor | None = None  # of counts; None: all rows are of the same
+    supplied: Supplied | None = None  # what is known of the labels from elsewhere
     version: ClassVar[int] = parse.VERSION
 
     def __post_init__(self) -> None:
@@ -71,6 +73,8 @@ class Schema:
         fine = norm == "bound" if isinstance(norm, str) else 0 < norm < inf
         expect(fine, 'row_norm = "bound" or a number > 0', row_norm=norm)
         self._check_missing_values()
+        if self.supplied is not None:
+            self.supplied.expect_fit(None if self.classes is None else len(self.classes))
         if self.unreviewed:
             paths = {f"label.{key}" for key in plain(self.label)}
             paths |= set() if self.person is None else {f"person.{key}" for key in plain(self.person)}
@@ -182,6 +186,11 @@ class Schema:
         return self.label.classes if isinstance(self.label, ClassLabel) else None
 
     @property
+    def known(self) -> dict[str, Any]:
+        """What was supplied of the labels, by name, as `plan` takes it."""
+        return {} if self.supplied is None else self.supplied.given
+
+    @property
     def unit(self) -> "Unit":
         """The unit of privacy of rows that are read with it: people at one site, if it names them, or rows."""
         from sottovoce.privacy.unit import ROW  # heavy, and not needed to read a schema
@@ -192,9 +201,10 @@ class Schema:
         """SHA-256 of everything that the encoding follows from. Two sites with the same digest encode alike.
 
         What is still marked as unreviewed is left out: reviewing a value without changing it changes no encoding. So is
-        the form of the files, which may differ from site to site, and the positive class, which the order says.
+        the form of the files, which may differ from site to site, what was supplied, which changes plans alone, and the
+        positive class, which the order says.
         """
-        data = {key: value for key, value in plain(self).items() if key not in ("unreviewed", "file")}
+        data = {key: value for key, value in plain(self).items() if key not in ("unreviewed", "file", "supplied")}
         data["label"] = {key: value for key, value in data["label"].items() if key != "positive"}
         return sha256(json.dumps(data, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
