@@ -4,7 +4,8 @@
 
 Two made-up tables, in a temporary folder: many rows of six columns, and 2,000 rows of many columns. Every line is a
 process of its own, so that its peak of memory is its own. Seconds of the processor count all threads; beside other work
-they say more than those of the clock. With --train, `sottovoce train --nodes 5 --epsilon 1` goes through as a whole.
+they say more than those of the clock. With --train, `sottovoce train --algorithm ipadmm --nodes 5 --epsilon 1` goes
+through as a whole.
 """
 
 import argparse
@@ -117,7 +118,11 @@ def work(task, path):
         from sottovoce.studies.config import TrainConfig
         from sottovoce.studies.run import train
 
-        train(TrainConfig(data=path, schema=str(Path(path).with_suffix(".toml")), nodes=5, epsilon=1.0))
+        train(
+            TrainConfig(
+                data=path, schema=str(Path(path).with_suffix(".toml")), nodes=5, epsilon=1.0, algorithm="ipadmm"
+            )
+        )
     else:
         TASKS[task](path, schema)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

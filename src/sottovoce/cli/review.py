@@ -17,7 +17,7 @@ _WARNING = (
     "These values were read from the file. Sign only if they hold whoever is in it: bounds from a law or an "
     "instrument, levels from a code book. The oldest age or a rare level can point at a person."
 )
-_ANSWERS = "y signs all of it; NAME LOW HIGH sets bounds; drop NAME leaves a column out; Enter for later"
+_ANSWERS = "y signs all of it; NAME LOW HIGH sets bounds; drop NAME, NAME leaves columns out; Enter for later"
 _GAPS = {"refuse": "refused", "row": "row left out", "indicator": "own feature", "fill": "filled in"}
 
 
@@ -147,7 +147,7 @@ class _Work:
 
     def _signed(self, answer: str) -> str:
         """The text after an answer to the page."""
-        from sottovoce.files.schema.editing import with_bounds, with_unreviewed, without_column
+        from sottovoce.files.schema.editing import with_bounds, with_unreviewed, without_columns
         from sottovoce.files.schema.review import decisions
 
         if answer == "y":
@@ -156,8 +156,8 @@ class _Work:
         if len(words) == 3 and (bounds := _two_numbers(words[1:])) is not None:
             return with_bounds(self.text, self.schema, words[0], *bounds)
         if answer.startswith("drop "):
-            return without_column(self.text, self.schema, answer.removeprefix("drop ").strip())
-        raise InputError(f"Expected y, NAME LOW HIGH, drop NAME or Enter, got {answer[:40]!r}.")
+            return without_columns(self.text, self.schema, answer.removeprefix("drop ").strip())
+        raise InputError(f"Expected y, NAME LOW HIGH, drop NAME, NAME or Enter, got {answer[:40]!r}.")
 
     def _until_done(self, asked: str, proposed: str, changed: Callable[[str], str], left: Callable[[], bool]) -> None:
         """Ask, and write the text as the answer changes it, until nothing is left or nothing is answered. If an answer

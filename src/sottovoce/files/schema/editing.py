@@ -74,8 +74,16 @@ def with_bounds(text: str, schema: Schema, name: str, low: float, high: float) -
     return _text_of(document, replace(schema, columns=columns))
 
 
-def without_column(text: str, schema: Schema, name: str) -> str:
-    """The text without a column, and without what was to be reviewed of it."""
+def without_columns(text: str, schema: Schema, names: str) -> str:
+    """The text without the columns of these names, separated by commas, and without what was to be reviewed of them."""
+    known = [column.name for column in schema.columns]
+    for name in [names] if names in known else [part.strip() for part in names.split(",")]:
+        text = _without_column(text, schema, name)
+        schema = Schema.loads(text)
+    return text
+
+
+def _without_column(text: str, schema: Schema, name: str) -> str:
     i = _place(schema, name)
     expect(len(schema.columns) > 1, "more than one column to drop one", columns=len(schema.columns))
     left = _without(schema, {schema.columns[i].path(key) for key in plain(schema.columns[i])})

@@ -18,8 +18,13 @@ OUTPUTS = {
     SITE: "the model of a real site: the mean of its own and its neighbours' last broadcasts",
     "consensus": "mean of all last broadcasts",
 }
-_KEPT = "consensus"  # the model of the file
+_KEPT, _SHARED = "consensus", "the model"  # of the file; where all sites have the same one
 _FIGURE_SPACE, _NO_BREAK = "\u2007", "\xa0"  # as wide as a digit; of a cell that stays on one line
+
+
+def _shared(summary: Mapping[str, Any]) -> bool:
+    """True if all sites end with the same model, so that there is no other output to show."""
+    return registry.entry(summary["algorithm"]).kind.way.masked
 
 
 def title(summary: Mapping[str, Any]) -> str:
@@ -31,7 +36,8 @@ def setting(summary: Mapping[str, Any]) -> str:
     """How many sites, in which graph, for how long."""
     local = summary["local_steps"]
     steps = "" if local is None else f" of {counted(local, 'local step')}"
-    rounds, runs = counted(summary["rounds"] or 0, "round"), counted(summary["runs"] or 1, "run")
+    sums = "noisy sum" if _shared(summary) else "round"
+    rounds, runs = counted(summary["rounds"] or 0, sums), counted(summary["runs"] or 1, "run")
     return f"{counted(summary['nodes'], 'site')}, {summary['graph']} graph, {rounds}{steps}, {runs}"
 
 
@@ -63,7 +69,7 @@ def _table(
     lines = _lines(summary, found)
     columns = _columns(summary, found, lines)
     rows = {name: (name, *(column[place] for column in columns.values())) for place, name in enumerate(lines)}
-    rows[_KEPT] = (f"{_KEPT} *", *rows[_KEPT][1:])
+    rows[_KEPT] = (f"{_SHARED if _shared(summary) else _KEPT} *", *rows[_KEPT][1:])
     shown = list(rows.values())
     if beside is not None:
         other = {} if theirs is None else _columns(beside, theirs, [_KEPT])
@@ -75,7 +81,7 @@ def _table(
 def _lines(summary: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """Names of the lines that have numbers to show."""
     here = {
-        **{name: name in found["risk"] for name in OUTPUTS},
+        **{name: name in found["risk"] and (name == _KEPT or not _shared(summary)) for name in OUTPUTS},
         "optimum": found is summary and summary["optimum_risk"] is not None,
         "majority": found["majority_accuracy"] is not None and found["rare_class"] is None,
         NO_MODEL: found["metrics"]["no_model"] is not None,
@@ -132,8 +138,9 @@ def _remarks(summary: Mapping[str, Any], model: Model) -> list[Part]:
     }
     weighted = model.schema is not None and model.schema.weight is not None
     over = "rows by their weights" if weighted else "rows"
+    lines = [name for name in _lines(summary, summary) if name != _KEPT or not _shared(summary)]
     parts: list[Part] = [
-        Facts([(name, f"{meant[name]}.") for name in _lines(summary, summary)]),
+        Facts([(name, f"{meant[name]}.") for name in lines]),
         Words(f"The {summary['loss']} loss is a mean over {over}, in {summary['loss_unit']}."),
     ]
     if summary["rare_class"] is not None:
