@@ -97,6 +97,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/noise/test_secure.py::test_a_row_is_drawn_for_exactly_batch_of_rows_numbers",
     ),
     Mutant(
+        "a statement says that more sites may collude than were assumed to",
+        "privacy/statement.py",
+        "if line.noise >= 1)",
+        "if line.noise > 0)",
+        "tests/privacy/test_statement.py::test_what_is_assumed_comes_first",
+    ),
+    Mutant(
         "a step's noise can be drawn twice",
         "noise/secure.py",
         "if (k, r) <= self._last:",

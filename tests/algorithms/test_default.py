@@ -30,6 +30,8 @@ def test_masked_sums_wherever_they_can_be_had(loss):
         ((Logistic(), L2(), "complete"), {"rho": 0.1}, "rho is a setting of ipadmm"),
         ((Logistic(), L2(), "complete"), {"rounds": 50, "rho": 0.1, "local_steps": 2},
          "rho and local_steps are settings of ipadmm"),
+        ((Logistic(), L2(), "complete"), {"rho": 0.1, "local_steps": 2, "diameter": 9.0},
+         "rho, local_steps and diameter are settings of ipadmm"),
         ((Logistic(), L2(), "complete"), {"weights": "squared"}, "weights is a setting of ipadmm"),
         ((Logistic(), L2(), "complete"), {"calibration": "paper"}, "calibration is a setting of ipadmm"),
         ((Hinge(), L2(), "complete"), {"rounds": 50}, "the slope of loss=hinge jumps"),

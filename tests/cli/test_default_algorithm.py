@@ -20,7 +20,8 @@ def test_masked_sums_and_what_they_assume_come_first(cli, given, tmp_path):
     first = out.splitlines()[0]
     assert first.startswith("Algorithm: masked sums. This holds if at most 2 of the 5 sites collude.")
     # The sum holds the noise of n - c = 3 sites; with noise of its own at every site each has as much as a curator.
-    assert "Noise of its own at every site (ipadmm) needs no such assumption, and would be about 1.7 times" in first
+    assert "Noise of its own at every site needs no such assumption, and would be about 1.7 times" in first
+    assert first.endswith("That is --algorithm ipadmm.")
     text = (tmp_path / "run" / "privacy.txt").read_text()
     assert " ".join(text.split()).startswith("This holds if at most 2 of the 5 sites collude.")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

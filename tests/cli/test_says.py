@@ -344,7 +344,7 @@ def test_without_a_folder_json_holds_the_model(given, answer, tmp_path):
 
 def test_verbose_says_what_was_planned_and_why(clinic, tmp_path, cli):
     given = ("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, "--out", tmp_path / "run")
-    code, _, err = cli(*given, "-v")
+    code, _, err = cli(*given, "-v", "--algorithm", "ipadmm")
     assert code == 0
     for told in (
         "1,200 rows at 3 sites (400 each), 7 features",
@@ -355,9 +355,19 @@ def test_verbose_says_what_was_planned_and_why(clinic, tmp_path, cli):
         assert told in err, told
 
 
+def test_verbose_says_that_masked_sums_need_no_plan(clinic, tmp_path, cli):
+    code, _, err = cli("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, "-v")
+    assert code == 0
+    method = TrainConfig(data=str(clinic), schema=str(tmp_path / "schema.toml"), nodes=3).method
+    asked = replace(method, delta=8e-6).bound_to(1200, 7, 3).rounds
+    assert (
+        f"Masked sums: {asked} noisy sums, a number that follows from public numbers. No other setting is open." in err
+    )
+
+
 def test_long_planning_is_told_of(given, tmp_path, cli, monkeypatch):
     monkeypatch.setattr(build, "_SILENCE", 0.0)
-    err = cli(*given[:7], "--epsilon", 1, "--out", tmp_path / "run")[2]
+    err = cli(*given[:7], "--epsilon", 1, "--algorithm", "ipadmm", "--out", tmp_path / "run")[2]
     assert "Planning rounds, local_steps, rho, diameter, weights from public numbers" in err
 
 

@@ -159,6 +159,29 @@ def test_a_draft_refuses_a_loss_that_does_not_go_with_its_schema(run, tmp_path, 
         run("federation", "new", *argv)
 
 
+def test_settings_of_ipadmm_choose_it_and_that_is_said(run, tmp_path):
+    said = run("federation", "new", *ENOUGH)
+    assert (
+        "Algorithm: ipadmm, not masked sums, the default: not every two sites exchange messages (graph=ring)." in said
+    )
+    said = run("federation", "new", *ENOUGH[: ENOUGH.index("--graph")], "--graph", "complete", "--out", "whole.toml")
+    assert "not masked sums, the default: local_steps, rho and diameter are settings of ipadmm." in said
+    assert "Algorithm:" not in run("federation", "new", *ENOUGH, "--algorithm", "ipadmm", "--out", "named.toml")
+
+
+def test_what_the_schema_supplies_is_planned_with(run, tmp_path, monkeypatch):
+    asked = {}
+
+    def plan(**public):
+        asked.update(public)
+        return SimpleNamespace(settings={"rounds": 3, "local_steps": 2, "rho": 1.0, "diameter": 7.0, "weights": "rows"})
+
+    monkeypatch.setattr(import_module("sottovoce.plan"), "plan", plan)
+    (tmp_path / "schema.toml").write_text(SCHEMA + "[supplied]\nbase_rate = [0.5, 0.3, 0.2]\n")
+    run("federation", "new", *SITES, *PRIVACY, "--graph", "star", "--schema", "schema.toml")
+    assert asked["base_rate"] == (0.5, 0.3, 0.2)
+
+
 def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
     asked = {}
 

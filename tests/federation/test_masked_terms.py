@@ -277,6 +277,14 @@ def test_from_keys_to_a_table_of_observers_and_signatures(place):
     assert "All sites have signed exactly this." in run("show", "federation.toml")
 
 
+def test_masked_sums_are_the_default(place):
+    """Whoever says how many may collude, or hands in mask keys, need not name the algorithm."""
+    said = run("new", "--colluding", "1", *sites_given(), *ARRAYS)
+    a = toml_file.load(place / "federation.toml").algorithm
+    assert (type(a).__name__, a.colluding) == ("MaskedNewton", 1)
+    assert "Algorithm:" not in said
+
+
 def test_attempts_are_told_before_anyone_signs(place):
     given = ["--policy", "go-on", "--go-on-after-round", "0", "--wait-seconds", "60"]
     masked = ["--algorithm", "masked", "--colluding", "1", "--least-sites", "3", "--spare", "2"]
@@ -292,7 +300,9 @@ def test_attempts_are_told_before_anyone_signs(place):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--algorithm", "masked", *sites_given()], "Expected --colluding with masked sums"),
+        (["--algorithm", "masked", *sites_given()], "Expected --colluding with masked sums: how many"),
+        (sites_given(), "Expected --colluding with masked sums, the default: .* --algorithm ipadmm assumes nothing"),
+        (["--rounds", "9", *sites_given(masked=())], "Expected an algorithm with rounds=9, got none"),
         (["--algorithm", "masked", "--colluding", "1", *sites_given(masked=FIVE[:3])], "got none of rome"),
         (["--algorithm", "masked", "--colluding", "1", *sites_given(masked=(*FIVE[:4], "oslo"))], "once for each site"),
         (["--algorithm", "masked", "--colluding", "1", *sites_given(masked=("x",))], "once for each site"),

@@ -106,6 +106,24 @@ def test_a_note_is_taken_once():
     assert PRIVATE.noting() == PRIVATE
 
 
+def test_what_is_assumed_comes_first():
+    """Noise of its own at every site is as much as one honest site's share: 2 sigma of what 4 such shares add up to."""
+    table = (Sight(0, 1.2, 0.8), Sight(5, 1.0, 1.0), Sight(8, 0.5, 2.3456))
+    made = replace(PRIVATE, observers=table)
+    assert made.assumed == (
+        "This holds if at most 5 of the 9 sites collude. Noise of its own at every site needs no such "
+        "assumption, and would be about 2 times as large."
+    )
+    assert made.prose().startswith(f"{made.assumed} Protected: every single row.")
+    nobody = replace(PRIVATE, observers=(Sight(0, 1.0, 1.0), Sight(1, 0.5, 2.0)))
+    assert nobody.assumed.startswith("This holds if none of the 2 sites collude.")
+    for n, others in ((2, "the other site colludes"), (4, "all 3 other sites collude")):
+        everybody = tuple(Sight(k, 1.5 if k < n - 1 else 1.0, 1.0) for k in range(n))
+        assert replace(PRIVATE, observers=everybody).assumed == f"This holds even if {others}."
+    for unsaid in (PRIVATE, replace(PRIVATE, observers=(Sight(4, 1.0, 1.0),)), replace(NAKED, observers=table)):
+        assert unsaid.assumed == ""
+
+
 def test_the_assumption_fits_into_a_line():
     alone, everybody = (replace(PRIVATE, observers=(Sight(k, 1.0, 1.0),)) for k in (0, 4))
     table = replace(PRIVATE, observers=(Sight(0, 1.2, 0.8), Sight(1, 1.0, 1.0), Sight(2, 0.5, 2.3456)))

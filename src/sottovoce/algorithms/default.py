@@ -66,7 +66,8 @@ def default(loss: Loss, regulariser: Regulariser, graph: str, given: Mapping[str
         cannot = cannot or f"not every two sites exchange messages (graph={graph})"
     own = [name for name in given if name in _OWN - _MASKED or given[name] != _ONE_VALUE.get(name, given[name])]
     if own and not cannot:
-        cannot = f"{' and '.join(own)} {'is a setting' if len(own) == 1 else 'are settings'} of ipadmm"
+        named = " and ".join(([", ".join(own[:-1])] if own[:-1] else []) + own[-1:])
+        cannot = f"{named} {'is a setting' if len(own) == 1 else 'are settings'} of ipadmm"
     if cannot:
         return Default(OWN, cannot)
     if _UNCLEAR in given:

@@ -201,7 +201,8 @@ def _chosen(trained: "Trained") -> list[str]:
         return []
     if trained.problem.sites.n == 1:
         return ["Algorithm: masked sums. There is one site, so nothing is sent or masked."]
-    return [f"Algorithm: masked sums. {assumed}"]
+    other = "" if "even if" in assumed else " That is --algorithm ipadmm."
+    return [f"Algorithm: masked sums. {assumed}{other}"]
 
 
 def _promise(trained: "Trained") -> "list[Words | str]":

@@ -232,17 +232,21 @@ class PrivacyStatement(Shown):
         if len(self.observers) < 2 or not self.private:
             return ""
         last, sites = self.observers[-1], self.observers[-1].colluding + 1
-        agreed = max(line.colluding for line in self.observers if line.noise >= 1)
-        if agreed == last.colluding:
+        if (agreed := self._agreed) == last.colluding:
             others = "the other site colludes" if agreed == 1 else f"all {agreed} other sites collude"
             return f"This holds even if {others}."
         most = (
             f"if at most {agreed} of the {sites} sites collude" if agreed else f"if none of the {sites} sites collude"
         )
         return (
-            f"This holds {most}. Noise of its own at every site (ipadmm) needs no such assumption, and would be about "
+            f"This holds {most}. Noise of its own at every site needs no such assumption, and would be about "
             f"{1 / last.noise:.2g} times as large."
         )
+
+    @property
+    def _agreed(self) -> int:
+        """How many sites may collude at most, for the event's own noise to be left."""
+        return max(line.colluding for line in self.observers if line.noise >= 1)
 
     def assumption(self) -> str:
         """Against whom the guarantee holds, in a few words for a table; empty if that is unknown."""
@@ -252,8 +256,7 @@ class PrivacyStatement(Shown):
         if len(self.observers) == 1:
             others = f"all {last.colluding} other sites" if last.colluding else "all who do not hold the rows"
             return f"holds against {others}"
-        agreed = max(line.colluding for line in self.observers if line.noise >= 1)
-        return f"holds against {agreed} colluding sites; epsilon {_up(last.epsilon)} against all {last.colluding}"
+        return f"holds against {self._agreed} colluding sites; epsilon {_up(last.epsilon)} against all {last.colluding}"
 
 
 settings.written(

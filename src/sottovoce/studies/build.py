@@ -55,6 +55,11 @@ def bind(
             explain(f"delta = {follows['delta']:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
     bound = _with_plan(config, algorithm, follows, problem, tell, explain) if planned else replace(algorithm, **follows)
     bound = bound.bound_to(*problem.shape)
+    if explain is not None and bound.way.masked:
+        explain(
+            f"Masked sums: {bound.rounds} noisy sums, a number that follows from public numbers. No other setting is "
+            "open."
+        )
     if isinstance(bound, PrivateMethod) and len(bound.split) > 2 and tell is not None:
         parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
         tell(f"Parts of the budget: {parts}.")
