@@ -102,3 +102,17 @@ def test_what_the_schema_supplies_is_planned_with_and_stated(cli, clinic, tmp_pa
     assert f"Supplied, not computed from the rows: {words}." in " ".join(err.split())
     statement = " ".join((tmp_path / "run" / "privacy.txt").read_text().split())
     assert f"Supplied with the schema, not computed from the rows: {words}." in statement
+
+
+def test_a_bound_that_rows_seldom_reach_is_said_before_it_is_paid_for(cli, answer, clinic, tmp_path):
+    """By plans and training alike, from the schema alone."""
+    scaled = SCHEMA.format(classes='["no", "yes"]').replace("edges = [20, 40, 60, 80]", 'scale = "unit"')
+    (tmp_path / "scaled.toml").write_text(scaled)
+    advice = 'row_norm = "bound" allows rows of norm 1.73'
+    given = ("--data", clinic, "--schema", tmp_path / "scaled.toml", "--nodes", 3, "--epsilon", 8)
+    code, _, err = cli("train", *given)
+    assert code == 0
+    assert f"Advice: {advice}" in err
+    assert advice not in cli("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3)[2]
+    found = answer("plan", "--sites", 2, "--rows", 50, "--schema", tmp_path / "scaled.toml", "--max-rounds", 2)
+    assert found["advice"].startswith(advice)

@@ -49,7 +49,9 @@ class AlgorithmOptions:
         ALGORITHM,
         "What sites run: masked, ipadmm, dpadmm, ryu-kim, dp-dsgd. Default: masked if it can be had, else ipadmm.",
     )
-    rounds: int | None = option(None, ALGORITHM, "Rounds of exchange, t. Default: planned.")
+    rounds: int | None = option(
+        None, ALGORITHM, "Rounds of messages, or noisy sums: with --algorithm. Default: planned."
+    )
     local_steps: int | None = option(None, ALGORITHM, "Noisy steps per round, l. Default: planned.")
     rho: float | None = option(None, ALGORITHM, "Penalty of ADMM. Default: planned.")
     lam: float | None = option(None, ALGORITHM, "Weight of the regulariser beside the mean loss.")
