@@ -262,7 +262,7 @@ def test_settings_that_nothing_would_use_are_refused(two):
         ({"algorithm": "newton"}, "among masked, ipadmm, None, or a private algorithm"),
         ({"algorithm": IPADMM(), "inference": True}, "inference as a field of the algorithm"),
         ({"algorithm": "ipadmm", "inference": True}, "inference=False with algorithm='ipadmm'"),
-        ({"graph": "ring", "sites": 3, "inference": True}, "inference=False with algorithm='ipadmm'"),
+        ({"graph": "ring", "sites": 4, "inference": True}, "a complete graph"),
     ):
         with pytest.raises(InputError, match=message):
             PrivateLogisticRegression(data_norm=3.0, classes=["no", "yes"], **change).fit(*two)

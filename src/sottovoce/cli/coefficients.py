@@ -23,7 +23,7 @@ def coefficients(
 
     Standard errors and intervals cover sampling error and privacy noise. Coefficients that are not identified at this
     budget are named without numbers. The model must have been trained for it:
-    sottovoce train --algorithm masked --inference.
+    sottovoce train --inference.
     """
     from sottovoce.cli.output import print_json, show
     from sottovoce.document import Code
@@ -35,7 +35,7 @@ def coefficients(
     if table is None:
         raise InputError(
             f"Expected a model that was trained for inference, got {str(model)!r} without it. Standard errors need "
-            "sums of their own, paid for beforehand: train with --algorithm masked --inference. `sottovoce show` has "
+            "sums of their own, paid for beforehand: train with --inference. `sottovoce show` has "
             "the coefficients without them."
         )
     if json:

@@ -38,7 +38,7 @@ from sottovoce.sums.inference import Evidence
 
 NO_ERRORS = (
     "These coefficients have no standard errors, since none were released. Any of them may be mostly noise, even its "
-    "sign. For standard errors, train with --algorithm masked --inference."
+    "sign. For standard errors, train with --inference."
 )
 
 
