@@ -231,22 +231,16 @@ class PrivacyStatement(Shown):
         """
         if len(self.observers) < 2 or not self.private:
             return ""
-        last, sites = self.observers[-1], self.observers[-1].colluding + 1
-        if (agreed := self._agreed) == last.colluding:
-            others = "the other site colludes" if agreed == 1 else f"all {agreed} other sites collude"
-            return f"This holds even if {others}."
-        most = (
-            f"if at most {agreed} of the {sites} sites collude" if agreed else f"if none of the {sites} sites collude"
-        )
+        most, last = agreed(self.observers), self.observers[-1]
+        if most == last.colluding:
+            return (
+                f"This holds even if {'the other site colludes' if most == 1 else f'all {most} other sites collude'}."
+            )
+        who = f"at most {most}" if most else "none"
         return (
-            f"This holds {most}. Noise of its own at every site needs no such assumption, and would be about "
-            f"{1 / last.noise:.2g} times as large."
+            f"This holds if {who} of the {last.colluding + 1} sites collude. Noise of its own at every site needs no "
+            f"such assumption, and would be about {1 / last.noise:.2g} times as large."
         )
-
-    @property
-    def _agreed(self) -> int:
-        """How many sites may collude at most, for the event's own noise to be left."""
-        return max(line.colluding for line in self.observers if line.noise >= 1)
 
     def assumption(self) -> str:
         """Against whom the guarantee holds, in a few words for a table; empty if that is unknown."""
@@ -256,7 +250,8 @@ class PrivacyStatement(Shown):
         if len(self.observers) == 1:
             others = f"all {last.colluding} other sites" if last.colluding else "all who do not hold the rows"
             return f"holds against {others}"
-        return f"holds against {self._agreed} colluding sites; epsilon {_up(last.epsilon)} against all {last.colluding}"
+        most = agreed(self.observers)
+        return f"holds against {most} colluding sites; epsilon {_up(last.epsilon)} against all {last.colluding}"
 
 
 settings.written(
@@ -281,6 +276,11 @@ _OF_PEOPLE = _Words(
     "every person", "a person's rows are the true ones or others", "that person's rows",
     "people with more rows, or at more sites, than that",
 )  # fmt: skip
+
+
+def agreed(observers: tuple[Sight, ...]) -> int:
+    """How many sites may collude at most, for the statement's own epsilon to hold."""
+    return max(line.colluding for line in observers if line.noise >= 1)
 
 
 def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]:

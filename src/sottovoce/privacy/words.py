@@ -5,7 +5,7 @@ from math import isfinite
 from sottovoce.document import Cell, Facts, Folded, Part, Table, Words
 from sottovoce.numerals import counted, exactly, up
 from sottovoce.privacy.observers import NONE, Sight
-from sottovoce.privacy.statement import PrivacyStatement, milestones
+from sottovoce.privacy.statement import PrivacyStatement, agreed, milestones
 
 
 def guarantee(privacy: PrivacyStatement) -> list[Part]:
@@ -26,7 +26,7 @@ def _table(privacy: PrivacyStatement) -> Table:
     """What is protected, against whom, at which epsilon, what is assumed, and what is not covered."""
     whole = "the whole run" if privacy.runs == 1 else f"all {privacy.runs} runs together"
     more: list[tuple[str, str]] = []
-    if len(privacy.observers) > 1 and (worst := privacy.observers[-1]).colluding > _assumed(privacy.observers):
+    if len(privacy.observers) > 1 and (worst := privacy.observers[-1]).colluding > agreed(privacy.observers):
         epsilon = f"epsilon = {up(worst.epsilon)}" if isfinite(worst.epsilon) else "no guarantee"
         more = [("if more collude", f"{epsilon} against all {counted(worst.colluding, 'other site')}")]
     rows = [
@@ -49,12 +49,7 @@ def _against(sights: tuple[Sight, ...]) -> str:
     if len(sights) == 1:
         others = f" and all {counted(sights[0].colluding, 'other site')} together" if sights[0].colluding else ""
         return f"whoever carries the messages{others}"
-    return f"whoever carries the messages together with at most {counted(_assumed(sights), 'other site')}, as assumed"
-
-
-def _assumed(sights: tuple[Sight, ...]) -> int:
-    """How many colluding sites the statement's own epsilon holds against."""
-    return max(line.colluding for line in sights if line.noise >= 1)
+    return f"whoever carries the messages together with at most {counted(agreed(sights), 'other site')}, as assumed"
 
 
 def promise(privacy: PrivacyStatement) -> list[tuple[str, str]]:
@@ -84,7 +79,7 @@ def observers(sights: tuple[Sight, ...]) -> list[Part]:
         (
             str(line.colluding),
             up(line.epsilon) if isfinite(line.epsilon) else NONE,
-            "assumed" if line.colluding == _assumed(sights) else "",
+            "assumed" if line.colluding == agreed(sights) else "",
         )
         for line in milestones(sights)
     ]
