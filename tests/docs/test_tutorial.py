@@ -72,7 +72,7 @@ def test_a_coefficient_has_an_interval(followed):
     known = [row for row in inference.lines if row.identified]
     assert known
     assert all(row.low < row.estimate < row.high for row in known)
-    assert f"Identified:     {len(known)} of 49" in said["coefficients run/model.safetensors"]
+    assert f"Identified: {len(known)} of 49" in " ".join(said["coefficients run/model.safetensors"].split())
 
 
 def test_the_evaluation_is_near_the_truth(followed):
