@@ -38,13 +38,13 @@ class Default(NamedTuple):
 def why_not_masked(
     loss: Loss, regulariser: Regulariser, *, data_norm: float = 1.0, max_grad_norm: float | None = None
 ) -> str:
-    """Why masked sums cannot learn this, as the end of a sentence; empty if they can."""
+    """Why masked sums are not taken to learn this, as the end of a sentence; empty if they are."""
     if loss.smoothness_bound is None:
         return f"the slope of loss={loss.name} jumps"
     if regulariser.l1:
         return f"regulariser={regulariser.name} has a kink"
     if max_grad_norm is not None:
-        return f"they do not clip gradients ({_CLIPPED}={max_grad_norm:g})"
+        return f"with clipped gradients ({_CLIPPED}={max_grad_norm:g}) the two were never compared"
     return "" if math.isfinite(data_norm) else "they need a bound on the norm of rows"
 
 
