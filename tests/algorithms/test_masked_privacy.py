@@ -43,23 +43,13 @@ def accepts(samples):
     return LEVEL < tail < 1 - LEVEL and stats.kstest(scaled, "norm").pvalue > LEVEL
 
 
-def exact(question, site, k):
-    """The sum of exchange k without noise."""
-    return site.moments(full=True)[:, None] if k == 1 else site.gradient_sum(question.w[None])[0]
-
-
-def moves(question, site, k):
-    """By how much a row may move it."""
-    return site.moments_sensitivity(12 * N) if k == 1 else site.gradient_sum_sensitivity(question.w[None], 12 * N)[0]
-
-
 def standardised(k, u=N):
     """What the sum of exchange k holds besides the rows, over what should be left against c colluding sites."""
     algorithm = algorithm_of(least_sites=u)
     site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
     question, value, *_ = opened(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), RUNS)[k - 1]
-    unit = algorithm.multipliers(site.n)[k - 1] * moves(question, site, k)
-    return (value - exact(question, site, k)) / unit * np.sqrt((u - 1) / N)
+    unit = algorithm.multipliers(site.n)[k - 1] * question.sensitivity(site, 12 * N)
+    return (value - question.of(site, 12 * N)) / unit * np.sqrt((u - 1) / N)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -89,12 +79,12 @@ def test_the_shares_of_single_sites_add_up_to_the_simulated_sum():
         assert all(same_question(one, questions[0]) for one in questions)  # a function of the sums alone
         said = [opener.open(k, question) for opener, question in zip(openers, questions, strict=True)]
         total = np.sum([one.value for one in said], axis=0)
-        unit = algorithm.multipliers(whole.n)[k - 1] * moves(questions[0], whole, k)
-        left = (total - exact(questions[0], whole, k)) / unit
+        unit = algorithm.multipliers(whole.n)[k - 1] * questions[0].sensitivity(whole, 12 * N)
+        left = (total - questions[0].of(whole, 12 * N)) / unit
         assert accepts(left * np.sqrt((N - 1) / N))
         assert not accepts(left * np.sqrt((N - 1) / N) * 2 / 3)
         # What one colluding site knows can be taken out, and just the agreed noise is left.
-        known = said[-1].value - exact(questions[0], sites[-1], k)
+        known = said[-1].value - questions[0].of(sites[-1], 12 * N)
         assert accepts(left - known / unit)
         for session in sessions:
             session.tell(said[0]._replace(value=total, std=said[0].std * np.sqrt(N)))

@@ -1,13 +1,12 @@
 """Analyses played by hand, sum by sum, so that a test can look at every question before its sum is opened."""
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 
 from sottovoce.errors import UnsupportedError
 from sottovoce.noise.sources import Noise
 from sottovoce.sums.opening import Curator, Opener, Shares
-from sottovoce.sums.program import Question
 
 
 class Silent(Noise):
@@ -75,12 +74,12 @@ def opened(algorithm, site, noise, runs=1):
 
 
 def same_question(one, other):
-    """True if two questions are of one kind with the same fields, bit by bit."""
+    """True if two questions, or shapes, are of one kind with the same fields, bit by bit."""
     if type(one) is not type(other):
         return False
     for field in fields(one):
         a, b = getattr(one, field.name), getattr(other, field.name)
-        if isinstance(a, Question):
+        if is_dataclass(a):
             if not same_question(a, b):
                 return False
         elif isinstance(a, np.ndarray):

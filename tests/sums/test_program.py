@@ -12,10 +12,18 @@ from helpers.sums import begun, opened, same_question
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy.unit import ROW, Unit
-from sottovoce.sums.descent import WIDEST_MATRIX
+from sottovoce.sums.curvature import WIDEST_MATRIX
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces
 from sottovoce.sums.program import Ask, AtPoint, HeldOut, LearntFrom, Opened, Question, Session, asking
-from sottovoce.sums.questions import CountHessian, CrossMoments, DiagonalMoments, Gradient, Hessian, Moments
+from sottovoce.sums.questions import (
+    CountHessian,
+    CrossMoments,
+    DiagonalMoments,
+    Gradient,
+    Hessian,
+    Moments,
+    WhitenedGradient,
+)
 
 SIZES, P, RUNS = (31, 8, 40), 4, 2
 POISSON = sv.losses.Poisson()
@@ -30,7 +38,7 @@ ANALYSES = {
     "least squares": LeastSquares(),
 }
 KINDS = {
-    "second moments": (Moments, DiagonalMoments, CrossMoments), "descent": (Gradient,),
+    "second moments": (Moments, DiagonalMoments, CrossMoments), "descent": (Gradient, WhitenedGradient),
     "Hessian": (Hessian, CountHessian), "last gradient": (Gradient,), "evaluation": (ScorePlaces, ScoreCounts),
 }  # fmt: skip
 

@@ -10,11 +10,20 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.factors import Factors
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces, room
 from sottovoce.sums.program import HeldOut, LearntFrom, Question
-from sottovoce.sums.questions import CountHessian, CrossMoments, DiagonalMoments, Gradient, Hessian, Moments
+from sottovoce.sums.questions import (
+    CountHessian,
+    CrossMoments,
+    DiagonalMoments,
+    Gradient,
+    Hessian,
+    Moments,
+    WhitenedGradient,
+)
 
 RUNS, DRAWS = 2, 150
 SMOOTH = [sv.losses.Logistic(), sv.losses.WeightedLogistic(4.0), sv.losses.SmoothedHinge(), sv.losses.Huber(0.7)]
@@ -102,6 +111,25 @@ def counts(a):
     return ScoreCounts(places(a), placed, int(a.rng.integers(1, 12)))
 
 
+def whitening(a):
+    """Coordinates of any kind, also such as no second moments say. Rows along an axis may be as long as c, or not."""
+    stretched = 10.0 ** a.rng.uniform(-2, 2, size=(a.p, RUNS)) * a.rng.choice([-1.0, 1.0], size=(a.p, RUNS)) / a.bound
+    c = a.bound * np.abs(stretched[:1]) * a.rng.choice([-1.0, 0.1, 1.0, 1.0, 3.0], size=(1, RUNS))
+    if a.rng.random() < 0.3:
+        return Whitening(stretched, c)
+    turns = [
+        np.linalg.qr(a.rng.normal(size=(a.p, a.p)))[0] if a.rng.random() < 0.5 else np.eye(a.p) for _ in range(RUNS)
+    ]
+    A = np.stack([(Q * scale) @ Q.T for Q, scale in zip(turns, stretched.T, strict=True)], axis=2)
+    return Whitening((A + A.transpose(1, 0, 2)) / 2, c)
+
+
+def whitened(a):
+    """At a model that is large or small in whitened coordinates."""
+    found = whitening(a)
+    return WhitenedGradient(a.model() * a.bound / found.c, found)
+
+
 # How each is drawn, and of which losses.
 ANY_LOSS = (*SMOOTH, *COUNTS, *CLASSES)
 ASKED = {
@@ -109,6 +137,7 @@ ASKED = {
     DiagonalMoments: (lambda _: DiagonalMoments(), ANY_LOSS),
     CrossMoments: (lambda _: CrossMoments(), (sv.losses.Huber(2.0),)),
     Gradient: (lambda a: Gradient(a.model()), ANY_LOSS),
+    WhitenedGradient: (whitened, ANY_LOSS),
     Hessian: (lambda a: Hessian(a.model()), (*SMOOTH, *COUNTS)),
     CountHessian: (lambda a: CountHessian(a.model()), COUNTS),
     ScorePlaces: (places, ANY_LOSS),

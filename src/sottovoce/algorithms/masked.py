@@ -2,7 +2,7 @@
 
 Three programs of sums, one after the other; nothing but the sums is ever seen, and the whole is one budget:
 
-    learn          second moments, then gradients at public points           `sottovoce.sums.descent`
+    learn          second moments, then gradients with noise in their shape          `sottovoce.sums.descent`
     infer          with `inference`: a Hessian and a last gradient           `sottovoce.sums.standard_errors`
     evaluate       with `evaluate`: two counts of how good the model is      `sottovoce.sums.evaluating`
 
@@ -18,21 +18,24 @@ from typing import Self, final
 from sottovoce.algorithms.analysis import Analysis
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.losses import Logistic, Poisson
 from sottovoce.sums import evaluating
-from sottovoce.sums.descent import SHORT_STEP, STEP, WIDEST_MATRIX, Fit, descend
+from sottovoce.sums.curvature import WIDEST_MATRIX
+from sottovoce.sums.descent import SHORT_STEP, STEP, Fit, descend
 from sottovoce.sums.program import HeldOut, Known, LearntFrom, Line, Program, asking
 from sottovoce.sums.standard_errors import VARIED, standard_errors
 from sottovoce.tally.evaluation import COUNTED_ALIKE
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
-MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
+MOMENTS = 0.05  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
 # With inference, the parts of it for moments, all gradients of the descent, the Hessian and the last gradient.
 INFERENCE = (0.05, 0.25, 0.30, 0.40)
-# Gradients that are asked for where nobody says how many: FEW noise^-FALL, at least WALK sqrt(p), within the bounds.
-FEW, FALL, WALK = 2.5, 0.2, 1.2
+# Gradients that are asked for where nobody says how many: FEW noise^-FALL, for p > WIDE times sqrt(p / WIDE), at least
+# WALK sqrt(p), within the bounds.
+FEW, FALL, WIDE, WALK = 2.5, 0.2, 50, 1.2
 FEWEST, MOST_WALKED, MOST, UNTROUBLED = 4, 9, 16, 299  # the last without noise, where only time is lost
 
 # What a sum is of, as statements and tables say it, in this order.
@@ -134,6 +137,11 @@ class MaskedNewton(Analysis):
         return 0 if self.evaluate is None else 2
 
     @property
+    def _whitened(self) -> bool:
+        """True if gradients have noise in the shape of the rows: where they are not clipped in other coordinates."""
+        return self.max_grad_norm is None and not self.inference
+
+    @property
     def _gradients(self) -> int:
         """Number of gradients of the descent."""
         return self.opened - 1 - 2 * self.inference - self._judging
@@ -145,7 +153,8 @@ class MaskedNewton(Analysis):
         learn = (MOMENTS, 1 - MOMENTS, 0.0, 0.0) if not self.inference else INFERENCE
         first, descent, hessian, last = ((1 - (self.evaluate or 0.0)) * part for part in learn)
         lines = [Line(MOMENTS_OF, moments, 0, first)]
-        lines += self._gradients * [Line(DESCENT, d, d, descent / max(self._gradients, 1))]
+        point = d + (Whitening.size(features, features <= WIDEST_MATRIX) if self._whitened else 0)
+        lines += self._gradients * [Line(DESCENT, d, point, descent / max(self._gradients, 1))]
         if self.inference:
             varied = VARIED if isinstance(self.loss, Poisson) else 0
             lines += [Line(HESSIAN, half + varied, d, hessian), Line(LAST, d, d, last)]
@@ -169,11 +178,15 @@ class MaskedNewton(Analysis):
         penalty = self.lam * self.regulariser.l2
         if not self.inference:
             alpha = SHORT_STEP if self.loss.fully_curved else STEP
-            found = yield from descend(self.loss, known, self._gradients, penalty=penalty, alpha=alpha)
+            found = yield from descend(
+                self.loss, known, self._gradients, penalty=penalty, alpha=alpha, whitened=self._whitened
+            )
             return found.fit
         # Without a regulariser: coefficients are those of the likelihood, and one Newton step from the optimum of
         # another objective does not get there.
-        found = yield from descend(self.loss, known, self._gradients, penalty=0.0, alpha=SHORT_STEP)
+        found = yield from descend(
+            self.loss, known, self._gradients, penalty=0.0, alpha=SHORT_STEP, whitened=self._whitened
+        )
         return (yield from standard_errors(self.loss, known, found, penalty=penalty))
 
     # -- public numbers -----------------------------------------------------------------------------------------------
@@ -183,7 +196,7 @@ class MaskedNewton(Analysis):
 
         The more of a gradient is noise, the fewer: each has noise sqrt(T) times that of a single release, and in
         directions that M^ says nothing about the steps add up like a walk, whose length grows with T. That walk costs
-        about T^2 / p, so wide tables bear more of it.
+        about T^2 / p, so wide tables bear more of it, and have more directions that are learnt slowly.
 
         Args:
             rows: N, over all sites.
@@ -200,7 +213,7 @@ class MaskedNewton(Analysis):
         together = min(unit.changed * min(unit.sites, sites), rows)
         noise = together * math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta) * math.sqrt(spent))
         walked = min(max(FEWEST, round(WALK * math.sqrt(features))), MOST_WALKED)
-        wanted = round(FEW * math.pow(noise, -FALL))
+        wanted = round(FEW * math.pow(noise, -FALL) * math.sqrt(max(1.0, features / WIDE)))
         return 1 + min(max(walked, wanted), MOST) + 2 * self.inference + self._judging
 
     @property

@@ -3,6 +3,7 @@
 Every record's part is clipped and finite whatever the model is, so that what a row moves is bounded by public numbers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
@@ -15,6 +16,7 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.oracle.kernels.spread import KNOTS, Spread, knots_of
 from sottovoce.oracle.row_sums import RowSums, half, summation_error
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.problem.losses import Loss, Poisson, expect_one_output
 from sottovoce.problem.sites import NORM_SLACK, Sites
 
@@ -122,13 +124,18 @@ class LossSums(RowSums):
     def gradient_sum(self, w: Array) -> Array:
         """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
         w = w.astype(np.float64, copy=False)
-        by_piece = []
-        for some in self._by_piece:
-            counted = some.sites.factors.weighed(np.ones((len(some.sites.labels), 1)))
-            by_piece.append(some.gradients(np.broadcast_to(w, (some.n, *w.shape[1:])), counted))
+        found = self._gradient_sum(w, lambda some: some.sites.factors.weighed(np.ones((len(some.sites.labels), 1))))
+        return found[None].astype(self.dtype, copy=False)
+
+    def _gradient_sum(self, w: Array, counted: "Callable[[LossSums], Floats]") -> Array:
+        """The sum of all records' gradients at w (1, d, runs), each of which counts as often as `counted` says: (rows,
+        1) or (rows, runs) for some rows -> (d, runs).
+        """
+        by_piece = [
+            some.gradients(np.broadcast_to(w, (some.n, *w.shape[1:])), counted(some)) for some in self._by_piece
+        ]
         firsts = np.searchsorted(self._pieces[:-1], self._block_rows[:-1])
-        total = self._total(np.add.reduceat(np.concatenate(by_piece), firsts, axis=0))
-        return total[None].astype(self.dtype, copy=False)
+        return self._total(np.add.reduceat(np.concatenate(by_piece), firsts, axis=0))
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
         """The l2 sensitivity of `gradient_sum` at w to one row replaced, or to all rows of a person: (1, 1, runs). The
@@ -136,6 +143,51 @@ class LossSums(RowSums):
         """
         exact = self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)
         return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
+
+    def whitened_gradient_sum(self, u: Array, whitening: Whitening) -> Array:
+        """The sum of all records' gradients in whitened coordinates, where long rows count less (`Whitening`), at a
+        public model u in the same coordinates: (1, d, runs) -> (1, d, runs), no regulariser. Refused where gradients
+        are clipped.
+
+        Formal guarantees: whatever A and u are, no record's part is longer than that of a row of length c.
+        """
+        self._expect_unclipped()
+        w = whitening.times(u[0].astype(np.float64, copy=False))[None]
+        summed = self._gradient_sum(w, lambda some: some._counted(whitening))
+        return whitening.times(summed.astype(np.float64, copy=False))[None].astype(self.dtype, copy=False)
+
+    def _counted(self, whitening: Whitening) -> Floats:
+        """How often each row counts: (rows, runs)."""
+        if whitening.digest not in self._counts:
+            self._counts.clear()  # a run has one whitening, which all its gradients share
+            weights = self.sites.factors.weighed(np.ones((len(self.sites.labels), 1)))
+            self._counts[whitening.digest] = whitening.counted(self.sites.rows, weights)
+        return self._counts[whitening.digest]
+
+    @cached_property
+    def _counts(self) -> dict[bytes, Floats]:
+        """What `_counted` found for the last whitening: it takes longer than a gradient."""
+        return {}
+
+    def whitened_gradient_sum_sensitivity(self, u: Array, rows: int, whitening: Whitening) -> Floats:
+        """The l2 sensitivity of `whitened_gradient_sum` at u to one row replaced, or to all rows of a person: (1, 1,
+        runs). Rounding is included.
+        """
+        self._expect_unclipped()
+        changed, terms = self.changed_in_sum(rows), float(summation_error(np.asarray(float(rows))))
+        # As for rows of length c instead of B, at the model u. Sums are rounded before A stretches them.
+        norm = self.sites.data_norm
+        rounding, longest = norm * whitening.rounding, whitening.length / norm
+        spread = np.minimum(self._spread(0.0).at(u * longest) + KNOTS * rounding, 1.0)
+        exact = changed * 2 * self.c1 * longest * (1 + NORM_SLACK) * (1 + rounding) * spread
+        return exact + 2 * self.c1 * rows * (whitening.norm * terms + whitening.length * whitening.rounding)
+
+    def _expect_unclipped(self) -> None:
+        if self.max_grad_norm is not None:
+            raise PrivacyError(
+                f"Expected no max_grad_norm with whitened gradients, got max_grad_norm={self.max_grad_norm}: one that "
+                "is clipped in the coordinates of the rows may be longer in others. Use `gradient_sum`."
+            )
 
     def hessian_sum(self, w: Array) -> Array:
         """The `half` of the sum of all records' Hessians u phi'' a a^T at one public model: (1, d, runs) -> (1, d (d +

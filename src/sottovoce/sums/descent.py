@@ -5,7 +5,8 @@ With N rows, p features, B the bound on their norm and L the loss's smoothness, 
     1          M = sum a a^T     (its half, or for wide tables its diagonal)
     k > 1      G(y) = sum of all records' gradients at the public point y
 
-each with noise. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0) and the numbers tau, alpha, beta below,
+each with noise, that of G in the shape of M (`sottovoce.sums.whitening`). With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j <
+0 taken as 0) and the numbers tau, alpha, beta below,
 
     y  = w + beta (w - w_before)
     w <- (1 + grow) y - alpha (bend L (M^ + tau I) + lam l2 I)^-1 (G~(y) / N + lam l2 y)
@@ -17,9 +18,13 @@ each with noise. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0) and
     grow   Newton's step along y itself, after the other: of the gradient along one line little is noise,
            however many features there are. 0 where it may be noise
 
-For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
-sqrt(m_j), which bounds it: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j =
-sqrt(m_j) and the mean.
+The model that is learnt rests on all gradients, not on the last alone: each of them says where the optimum is, with
+noise of its own. With y and g the means of all points and gradients, and x between y and the last w,
+
+    model  = x - (bend L (M^ + tau I) + lam l2 I)^-1 (g + bend L M^ (x - y) + lam l2 x)
+
+Early points are further from the optimum, where the curvature is another. So point k weighs v / (v + APART |y_k -
+w|^2), with |.| the length in M^ and v the variance, in that length, of the noise in what a gradient says.
 """
 
 import math
@@ -27,28 +32,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sottovoce.arrays import Array, Floats
-from sottovoce.oracle.row_sums import whole
+from sottovoce.arrays import Floats
 from sottovoce.problem.losses import Loss
+from sottovoce.sums.curvature import TINY, WIDEST_MATRIX, Curvature
 from sottovoce.sums.evaluating import OpenedEvaluation
 from sottovoce.sums.inference import Evidence
-from sottovoce.sums.program import Ask, Known, Opened, Program
-from sottovoce.sums.questions import DiagonalMoments, Gradient, Moments
+from sottovoce.sums.program import Ask, Known, Program
+from sottovoce.sums.questions import DiagonalMoments, Gradient, Moments, WhitenedGradient
+from sottovoce.sums.whitening import whitening_of
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
 # alpha where the curvature is all of its bound: 1.4 is then within 7 % of where steps swing up. And with inference,
 # where steps must end at the optimum: swings along one direction would carry the model too far along others.
 SHORT_STEP = 1.0
-LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
-RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
 MEMORY, LEAST_BEND = 0.5, 0.2
 LEAST_GROWTH, MOST_GROWTH = -0.5, 1.0
-FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
-
-WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
-
-_TINY = np.finfo(np.float64).tiny
+APART = 0.3  # part of the way to a point by which what its gradient says of the optimum is off, squared
 
 
 class Fit(NamedTuple):
@@ -60,22 +60,52 @@ class Fit(NamedTuple):
     evaluation: OpenedEvaluation | None = None
 
 
-class Descent(NamedTuple):
-    """The end of a descent, and all gradients on the way."""
+class Heard(NamedTuple):
+    """A gradient of the mean loss, as it was opened."""
 
-    w: Floats  # (d, runs) the model
-    total: Floats  # (d, runs) sum of the models after every gradient
-    curvature: "Curvature"
-    points: tuple[Floats, ...]  # (d, runs) each: where gradients were taken
-    gradients: tuple[Floats, ...]  # (d, runs) each: the gradients there, of the mean loss
+    y: Floats  # (d, runs) where it was taken
+    G: Floats  # (d, runs) in the coordinates of the rows
+    std: Floats  # (1, runs) or (1, 1) of the noise in each number, in whitened coordinates
+
+
+class Descent(NamedTuple):
+    """A descent on its way: where it is, and all gradients so far."""
+
+    w: Floats  # (d, runs) where it has come to
+    total: Floats  # (d, runs) sum of where it was after every gradient
+    M: Curvature
+    unit: Floats  # (p, runs) variance of noise along each eigenvector of M, where it is 1 in whitened ones
+    bend: Floats  # (1, runs)
+    L: float
+    penalty: float  # lam l2
+    heard: tuple[Heard, ...] = ()
+
+    @property
+    def scale(self) -> Floats:
+        """Eigenvalues of what a gradient is divided by: (p, runs)."""
+        # The ridge keeps what is noise in the steps from adding up, so it must not shrink as a diagonal's bound may.
+        filled = self.bend * self.M.values + np.maximum(self.bend, LEAST_BEND) * self.M.tau
+        return np.maximum(self.L * filled + self.penalty, TINY)
 
     @property
     def fit(self) -> Fit:
-        """The model if no further sum is opened."""
-        return Fit(self.total / max(len(self.points), 1), self.w)
+        """The model that all gradients together say, if no further sum is opened."""
+        if not self.heard:
+            return Fit(self.w, self.w)
+        M, w, scale = self.M, self.w, self.scale
+        outputs = len(w) // len(M.values)
+        variance = outputs * np.sum(M.values * self.unit / scale**2, axis=0, keepdims=True)
+        weights = [1 / np.maximum(h.std**2 * variance + APART * M.product(h.y - w, h.y - w), TINY) for h in self.heard]
+        most = np.maximum.reduce(weights)  # so that they may be added
+        weights = [weight / most for weight in weights]
+        y, g = (sum(u * part for u, part in zip(weights, parts, strict=True)) / sum(weights)
+                for parts in ([h.y for h in self.heard], [h.G for h in self.heard]))  # fmt: skip
+        x = (y + w) / 2
+        model = x - M.divide(g + self.L * self.bend * M.times(x - y) + self.penalty * x, scale)
+        return Fit(self.total / len(self.heard), model)
 
 
-def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: float) -> Program[Descent]:
+def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: float, whitened: bool) -> Program[Descent]:
     """Open second moments, then take a step for each of `steps` gradients.
 
     Args:
@@ -84,99 +114,54 @@ def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: floa
         steps: number of gradients.
         penalty: lam l2, curvature of the regulariser.
         alpha: length of the steps.
+        whitened: True for noise in the shape of the second moments; False for round noise.
     """
-    bounded = loss.smoothness_bound
-    assert bounded is not None  # refused when the analysis was made
-    p, L = known.features, bounded
-    full = p <= WIDEST_MATRIX
-    w = before = total = np.zeros((p * loss.outputs, known.runs))
-    opened = yield Ask(Moments() if full else DiagonalMoments(), Fit(w, w))
-    M = Curvature.of(opened, p)
-    least = LEAST_BEND if full else LEAST_BEND / p  # a diagonal may bound far too much
-    bent = bound = np.zeros((1, known.runs))  # curvature along the way: as measured, and as L M^ bounds it
-    points: tuple[Floats, ...] = ()
-    gradients: tuple[Floats, ...] = ()
+    L = loss.smoothness_bound
+    assert L is not None  # refused when the analysis was made
+    full, runs = known.features <= WIDEST_MATRIX, known.runs
+    start = np.zeros((known.features * loss.outputs, runs))
+    opened = yield Ask(Moments() if full else DiagonalMoments(), Fit(start, start))
+    M = Curvature.of(opened, known.features)
+    whitening = None
+    if whitened:
+        alone = known.noise[1] / math.sqrt(steps) * known.changed * math.sqrt(len(start)) / opened.rows
+        whitening = whitening_of(M, known.data_norm, alone)
+    least = LEAST_BEND if full else LEAST_BEND / known.features  # a diagonal may bound far too much
+    bent = bound = np.zeros((1, runs))  # curvature along the way: as measured, and as L M^ bounds it
+    at = Descent(start, start, M, M.seen(whitening), np.ones((1, runs)), L, penalty)
+    before = start
     for _ in range(steps):
-        so_far = Descent(w, total, M, points, gradients).fit
-        opened = yield Ask(Gradient(w + MOMENTUM * (w - before)), so_far)
-        y, G = opened.question.w, opened.mean
-        if points:
-            way = y - points[-1]
-            bent = MEMORY * bent + _dot(G - gradients[-1], way)
+        y = at.w + MOMENTUM * (at.w - before)
+        asked = Gradient(y) if whitening is None else WhitenedGradient(whitening.divide(y), whitening)
+        opened = yield Ask(asked, at.fit)
+        # From here on with the bits of the point and the whitening that all sites took.
+        if whitening is None:
+            y, G = opened.question.w, opened.mean
+            length = _dot(y, y)
+        else:
+            u, whitening = opened.question.u, opened.question.whitening
+            y, G, length = whitening.times(u), whitening.divide(opened.mean), _dot(u, u)
+        if at.heard:
+            way = y - at.heard[-1].y
+            bent = MEMORY * bent + _dot(G - at.heard[-1].G, way)
             bound = MEMORY * bound + L * M.product(way, way)
         bend = np.where(bound > 0, np.clip(bent / np.where(bound > 0, bound, 1.0), least, 1.0), 1.0)
-        # The ridge keeps what is noise in the steps from adding up, so it must not shrink as a diagonal's bound may.
-        filled = bend * M.values + np.maximum(bend, LEAST_BEND) * M.tau
+        before, at = at.w, at._replace(bend=bend, heard=(*at.heard, Heard(y, G, opened.mean_std)))
         g = G + penalty * y
-        step = alpha * M.divide(g, np.maximum(L * filled + penalty, _TINY))
+        step = alpha * M.divide(g, at.scale)
 
         # Newton's step along y, of what the other step leaves of the gradient.
-        size, along = _dot(y, y), _dot(g, y)
-        curve = bend * L * M.product(y, y) + penalty * size
+        along = _dot(g, y)
+        curve = bend * L * M.product(y, y) + penalty * _dot(y, y)
         done = bend * L * M.product(step, y) + penalty * _dot(step, y)
-        sure = np.maximum(1 - opened.mean_std**2 * size / np.maximum(along**2, _TINY), 0.0)
-        newton = np.where(curve > 0, (done - along) / np.maximum(curve, _TINY), 0.0)
-        grow = np.clip(sure * newton, LEAST_GROWTH, MOST_GROWTH)
-
-        w, before = y - step + grow * y, w
-        total, points, gradients = total + w, (*points, y), (*gradients, G)
-    return Descent(w, total, M, points, gradients)
+        noise = opened.mean_std**2 * length  # variance of the noise in `along`
+        sure = np.maximum(1 - noise / np.maximum(along**2, TINY), 0.0)
+        newton = np.where(curve > 0, (done - along) / np.maximum(curve, TINY), 0.0)
+        w = y - step + np.clip(sure * newton, LEAST_GROWTH, MOST_GROWTH) * y
+        at = at._replace(w=w, total=at.total + w)
+    return at
 
 
 def _dot(v: Floats, w: Floats) -> Floats:
     product: Floats = np.sum(v * w, axis=0, keepdims=True)
     return product
-
-
-class Curvature(NamedTuple):
-    """The estimate M^ of the second moments, in its eigenbasis."""
-
-    values: Floats  # (p, runs) eigenvalues, or what bounds them where only the diagonal is known
-    basis: Floats | None  # (p, p, runs) eigenvectors, as columns; None for a diagonal
-    tau: Floats  # (1, runs) by how much it is filled up
-
-    @classmethod
-    def of(cls, opened: Opened, p: int) -> "Curvature":
-        """The curvature from the opened sum of `Moments` or `DiagonalMoments`, for p features."""
-        M, std = opened.mean, float(opened.mean_std.item())
-        basis: Floats | None = None
-        if p <= WIDEST_MATRIX:
-            matrices = whole(M.T)
-            found, vectors = np.linalg.eigh(matrices)
-            values: Floats = np.maximum(found, 0.0).T
-            basis, trace = np.ascontiguousarray(vectors.transpose(1, 2, 0)), np.trace(matrices, axis1=1, axis2=2)[None]
-        else:
-            largest = std * math.sqrt(2 * math.log(2 * p))  # to be expected of p
-            roots = np.sqrt(np.maximum(M, 0.0) + largest)
-            values, trace = roots.sum(axis=0, keepdims=True) * roots, M.sum(axis=0, keepdims=True)
-        edge = std * math.sqrt(p)  # size of the noise in M^, if it is whole
-        part = edge / np.maximum(trace, max(edge, _TINY))
-        ridge = LEAST_RIDGE + RIDGE_SLOPE * np.log(np.maximum(part, RIDGE_FROM) / RIDGE_FROM)
-        tau = np.maximum(edge * np.minimum(ridge, MOST_RIDGE), FLOOR * values.max(axis=0, keepdims=True))
-        return cls(values, basis, tau)
-
-    def product(self, v: Floats, w: Floats) -> Floats:
-        """<v, M^ w>, summed over the outputs: (1, runs)."""
-        product: Floats = np.sum(self.values[:, None, :] * self._turn(v) * self._turn(w), axis=(0, 1))[None]
-        return product
-
-    def divide(self, v: Floats, scale: Floats) -> Floats:
-        """v divided by the matrix that has these eigenvalues, (p, runs), and the eigenvectors of M^."""
-        turned = self._turn(v) / scale[:, None, :]
-        if self.basis is not None:
-            turned = np.einsum("ijr,jor->ior", self.basis, turned, optimize=True)
-        return turned.reshape(v.shape)
-
-    def _turn(self, v: Floats) -> Array:
-        """A model (d, runs) in the eigenbasis: (p, outputs, runs)."""
-        parts = v.reshape(len(self.values), -1, v.shape[1])
-        return parts if self.basis is None else np.einsum("jir,jor->ior", self.basis, parts, optimize=True)
-
-    def matrix(self, run: int) -> Floats:
-        """M^ of one run, (p, p); a bound on it if only its diagonal was asked for."""
-        values = self.values[:, run]
-        if self.basis is None:
-            return np.diag(values)
-        vectors = self.basis[:, :, run]
-        found: Floats = (vectors * values) @ vectors.T
-        return found

@@ -6,6 +6,7 @@
 | `DiagonalMoments` | its diagonal | sqrt(2) B^2 |
 | `CrossMoments` | (a, b) (a, b)^T, its half | sqrt(2) (B^2 + 1) |
 | `Gradient` | the gradient of the loss at w | at most 2 c1, less where w is small |
+| `WhitenedGradient` | the same in whitened coordinates | as for rows of length c |
 | `Hessian` | the Hessian of the loss at w, its half | sqrt(2) L B^2 |
 | `CountHessian` | the same, and two numbers on the variation of counts | 1.5 L B^2 |
 
@@ -13,13 +14,14 @@ Each sum and its sensitivity lie side by side in `RowSums` or `LossSums`; docs/p
 docs/proofs/inference.md prove them. For a person, sensitivities are as many times larger as a person has rows.
 """
 
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import Self, final
 
 import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.sums.program import AtPoint, Question
 
 # Sums are bounded by rows times what one adds. A little more, since that is computed in floating point.
@@ -87,6 +89,40 @@ class Gradient(AtPoint):
 
     def largest(self, site: Oracle) -> float:
         return site.c1 * _SLACK
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WhitenedGradient(Question):
+    """The gradient of all records' losses in whitened coordinates, where long rows count less.
+
+    Args:
+        u: the model in these coordinates, (d, runs).
+        whitening: the coordinates.
+    """
+
+    u: Floats
+    whitening: Whitening
+
+    def of(self, site: Oracle, rows: int) -> Floats:  # noqa: ARG002
+        found: Floats = site.whitened_gradient_sum(self.u[None], self.whitening)[0].astype(np.float64)
+        return found
+
+    def sensitivity(self, site: Oracle, rows: int) -> Floats:
+        found: Floats = site.whitened_gradient_sum_sensitivity(self.u[None], rows, self.whitening)[0]
+        return found
+
+    def largest(self, site: Oracle) -> float:
+        norm, A = site.sites.data_norm, self.whitening
+        return site.c1 * float(np.max(A.length / norm * (1 + norm * A.rounding))) * _SLACK
+
+    @property
+    def point(self) -> Floats:
+        return np.concatenate((self.u, self.whitening.numbers))
+
+    def at(self, point: Floats) -> Self:
+        d = len(self.u)
+        return replace(self, u=point[:d], whitening=self.whitening.of(point[d:]))
 
 
 def _curvature(site: Oracle) -> float:

@@ -16,7 +16,8 @@ from sottovoce.arrays import Floats
 from sottovoce.oracle.loss_sums import VARIATION
 from sottovoce.oracle.row_sums import whole
 from sottovoce.problem.losses import Loss, Poisson
-from sottovoce.sums.descent import FLOOR, Descent, Fit
+from sottovoce.sums.curvature import FLOOR
+from sottovoce.sums.descent import Descent, Fit
 from sottovoce.sums.inference import Evidence
 from sottovoce.sums.program import Ask, Known, Opened, Program
 from sottovoce.sums.questions import CountHessian, Gradient, Hessian
@@ -33,10 +34,10 @@ def standard_errors(loss: Loss, known: Known, found: Descent, *, penalty: float)
     edge = float(hessian.mean_std.item()) * math.sqrt(2 * p)
 
     # One Newton step on all late gradients: those are free, and the last gradient is best taken near the optimum.
-    late = slice((len(found.points) + 4) // 2 - 2, None)
-    y, g = (sum(some, start=np.zeros_like(w)) / len(some) for some in (found.points[late], found.gradients[late]))
+    late = found.heard[(len(found.heard) + 4) // 2 - 2 :]
+    y, g = (sum(some, start=np.zeros_like(w)) / len(late) for some in ([h.y for h in late], [h.G for h in late]))
     better = w - _step(H, edge, g + np.einsum("rij,rj->ri", H, (w - y).T).T, 0.0)
-    models = len(found.points)
+    models = len(found.heard)
     last = yield Ask(Gradient(better), Fit(found.total / models, better))
     point, G = last.question.w, last.mean
     model = point - _step(H, edge, G + penalty * point, penalty)
@@ -46,7 +47,7 @@ def standard_errors(loss: Loss, known: Known, found: Descent, *, penalty: float)
         Evidence(
             point=point[:, run], gradient=G[:, run], hessian=H[run], hessian_point=w[:, run],
             gradient_noise=float(noise[0, run]), hessian_noise=float(hessian.mean_std.item()),
-            rows=last.rows, moments=found.curvature.matrix(run), largest=known.data_norm, together=known.changed,
+            rows=last.rows, moments=found.M.matrix(run), largest=known.data_norm, together=known.changed,
             dispersion=_dispersion(loss, known, hessian, hessian.mean[half:, run]) if counts else 1.0,
             exponential=counts,
         )
