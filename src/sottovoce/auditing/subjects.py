@@ -29,8 +29,8 @@ _MESSAGES = _Usual(
 _TIGHT = _Usual(
     {"rounds": 10, "rho": 1e-3, "lam": 1e-6, "local_steps": 1, "diameter": 5.0}, losses.Logistic.name
 )  # fmt: skip
-# One site more than two, which may collude.
-_SUMS = _Usual({"rounds": 6, "lam": 1.0}, losses.Logistic.name, sites=3, rows=100)
+# One site more than two, which may collude. Rows enough to know second moments by, so that rows count in full.
+_SUMS = _Usual({"rounds": 6, "lam": 1.0}, losses.Logistic.name, sites=3, rows=600)
 _BY_VIEW: dict[View, _Usual] = {"messages": _MESSAGES, "average": _MESSAGES, "sums": _SUMS}
 
 
