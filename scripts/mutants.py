@@ -56,6 +56,7 @@ _LAW = (
     "test_a_release_carries_the_declared_noise_and_two_thirds_would_be_found_out"
 )
 _MASKED = "tests/algorithms/test_masked_privacy.py"
+_QUESTIONS = "tests/sums/test_questions.py::test_no_unit_moves_a_sum_by_more_and_some_by_nearly_as_much"
 _RELEASES = "tests/auditing/test_releases.py::test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed"
 _DEVICES = "tests/conformance/test_devices.py"
 _SOFTMAX = "tests/losses/test_softmax_devices.py"
@@ -326,7 +327,63 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/loss_sums.py",
         "self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK)",
         "self.changed_in_sum(rows) * 1 * self.c1 * (1 + NORM_SLACK)",
+        f"{_QUESTIONS}[Gradient]",
+    ),
+    Mutant(
+        "a whitened sum's sensitivity without its 2",
+        "oracle/loss_sums.py",
+        "exact = changed * 2 * self.c1 * longest",
+        "exact = changed * 1 * self.c1 * longest",
         "tests/algorithms/test_masked_privacy.py::test_no_transcript_of_sums_tells_more_than_the_accountant_says[logistic-orthogonal]",
+    ),
+    Mutant(
+        "long rows count in full in whitened coordinates",
+        "oracle/whitening.py",
+        "np.minimum(weights[some], np.nan_to_num(shares, nan=0.0, posinf=np.inf))",
+        "np.minimum(weights[some], np.inf)",
+        f"{_QUESTIONS}[WhitenedGradient]",
+    ),
+    Mutant(
+        "long rows count c / |t| in whitened coordinates",
+        "oracle/whitening.py",
+        "shares = self.c**2 / self._squares(block)",
+        "shares = np.abs(self.c) / np.sqrt(self._squares(block))",
+        f"{_QUESTIONS}[WhitenedGradient]",
+    ),
+    Mutant(
+        "weights of rows multiply how much long rows count",
+        "oracle/whitening.py",
+        "found[some] = np.minimum(weights[some],",
+        "found[some] = weights[some] + np.minimum(weights[some],",
+        f"{_QUESTIONS}[WhitenedGradient]",
+    ),
+    Mutant(
+        "the sign of c is the sign of the noise",
+        "oracle/loss_sums.py",
+        "rounding, longest = norm * whitening.rounding, whitening.length / norm",
+        "rounding, longest = norm * whitening.rounding, whitening.c / norm",
+        f"{_QUESTIONS}[WhitenedGradient]",
+    ),
+    Mutant(
+        "a site keeps its own whitening",
+        "sums/questions.py",
+        "whitening=self.whitening.of(point[d:])",
+        "whitening=self.whitening",
+        "tests/sums/test_questions.py::test_a_question_takes_the_bits_of_a_point_and_nothing_else_changes[WhitenedGradient]",
+    ),
+    Mutant(
+        "gradients that are clipped elsewhere are whitened",
+        "oracle/loss_sums.py",
+        "    def _expect_unclipped(self) -> None:\n        if self.max_grad_norm is not None:",
+        "    def _expect_unclipped(self) -> None:\n        if False:",
+        "tests/sums/test_whitening.py::test_clipped_gradients_are_not_whitened",
+    ),
+    Mutant(
+        "second moments that a site has spoilt are taken",
+        "sums/curvature.py",
+        "        if not np.isfinite(M).all():",
+        "        if False:",
+        "tests/sums/test_whitening.py::test_spoilt_second_moments_are_refused",
     ),
     Mutant(
         "gradients are not clipped",
@@ -1358,6 +1415,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "sums/questions.py",
         "= site.gradient_sum_sensitivity(self.w[None], rows)[0]",
         "= 0.85 * site.gradient_sum_sensitivity(self.w[None], rows)[0]",
+        f"{_RELEASES}[inference, gradients]",
+    ),
+    Mutant(
+        "whitened gradients have 15 % less noise",
+        "sums/questions.py",
+        "= site.whitened_gradient_sum_sensitivity(self.u[None], rows, self.whitening)[0]",
+        "= 0.85 * site.whitened_gradient_sum_sensitivity(self.u[None], rows, self.whitening)[0]",
         f"{_RELEASES}[shared noise, gradients]",
     ),
     Mutant(
