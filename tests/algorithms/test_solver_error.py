@@ -93,7 +93,7 @@ def test_what_a_private_argmin_missed_is_not_said(monkeypatch):
     """If it gives up all the same, nothing of the rows is quoted."""
     sites = sv.Sites([np.eye(3), np.eye(3)], [np.ones(3), np.ones(3)], private=True)
     monkeypatch.setattr(ArgminSolver, "_side_by_side", lambda *given: (given[3], given[2][:, None] + 7))
-    with pytest.raises(SottovoceError, match="not said") as refused:
+    with pytest.raises(SottovoceError, match="not shown") as refused:
         sv.simulate(sv.PVP(epsilon=1.0, delta=1e-5, rounds=2), sites, sv.graphs.complete(2))
     assert "node" not in str(refused.value)
     assert refused.value.__suppress_context__
