@@ -334,7 +334,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/loss_sums.py",
         "exact = changed * 2 * self.c1 * longest",
         "exact = changed * 1 * self.c1 * longest",
-        "tests/algorithms/test_masked_privacy.py::test_no_transcript_of_sums_tells_more_than_the_accountant_says[logistic-orthogonal]",
+        f"{_QUESTIONS}[WhitenedGradient]",
     ),
     Mutant(
         "long rows count in full in whitened coordinates",
@@ -348,7 +348,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/whitening.py",
         "shares = self.c**2 / self._squares(block)",
         "shares = np.abs(self.c) / np.sqrt(self._squares(block))",
-        f"{_QUESTIONS}[WhitenedGradient]",
+        "tests/sums/test_whitening.py::test_long_rows_do_not_move_a_sum_by_more_than_rows_of_length_c[0.5]",
     ),
     Mutant(
         "weights of rows multiply how much long rows count",

@@ -76,6 +76,24 @@ def test_a_whitened_gradient_is_that_of_transformed_rows():
         np.testing.assert_allclose(said[:, run], total, rtol=1e-10)
 
 
+@pytest.mark.parametrize("reach", [0.1, 0.5, 3.0, 20.0])
+def test_long_rows_do_not_move_a_sum_by_more_than_rows_of_length_c(reach):
+    """Mirrored rows of all angles and lengths, beside which f = c / |t| would let long rows be nearly 2 c apart."""
+    found = Whitening(50.0 * np.eye(2)[..., None], np.ones((1, 1)))
+    u = np.array([[-reach], [0.0]])
+    angles, lengths = np.meshgrid(np.linspace(0.01, np.pi / 2, 60), np.geomspace(1 / 50, 1.0, 40))
+    apart = []
+    for turn, length in zip(angles.ravel(), lengths.ravel(), strict=True):
+        sums = []
+        for side in (1, -1):
+            row = length * np.array([[math.cos(turn), side * math.sin(turn)]])
+            here = sv.MaskedNewton().oracle(sv.Sites([row], [np.ones(1)]), sv.graphs.complete(1))
+            sums.append(WhitenedGradient(u, found).of(here, 1))
+        apart.append(float(np.linalg.norm(sums[0] - sums[1])))
+    allowed = float(WhitenedGradient(u, found).sensitivity(here, 1).item())
+    assert 0.9 * allowed < max(apart) <= allowed
+
+
 @pytest.mark.parametrize("p", [P, WIDEST_MATRIX + 1])
 def test_no_row_counts_less_than_was_said_beforehand(p):
     """Neither with little noise, where all count once, nor with much."""
