@@ -184,8 +184,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the system's normals are scaled",
         "noise/sources.py",
-        "normals: Array = ndtri(uniform).reshape(nodes, s.d, s.runs)",
-        "normals: Array = 0.67 * ndtri(uniform).reshape(nodes, s.d, s.runs)",
+        "normals: Array = scipy.special.ndtri(uniform).reshape(nodes, s.d, s.runs)",
+        "normals: Array = 0.67 * scipy.special.ndtri(uniform).reshape(nodes, s.d, s.runs)",
         "tests/auditing/test_audit.py::test_right_claims_raise_no_alarm[ipadmm, tight, the system's noise]",
     ),
     Mutant(

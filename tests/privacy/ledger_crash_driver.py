@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sottovoce.cli.site.files import Cap, open_ledger
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy import Gaussian
+from sottovoce.privacy import Gaussian, epsilon
 from sottovoce.privacy.books.account import Account, Record, mark_of
 from sottovoce.privacy.books.ledger import Ledger
 
@@ -192,6 +192,7 @@ def second_process(path):
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
+    epsilon(EVENT, 1e-5)  # what prices is imported before forks, not in each of hundreds
     Ledger.create(place, "digest", 5.0, 1e-5).close()
     done = {"second": second_process(place), "lines": every_line(place), "times": any_time(place, 15)}
     done["changes"] = changes(place.with_name("changed.ledger"))

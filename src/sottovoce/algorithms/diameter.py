@@ -18,7 +18,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.oracle.plain import Oracle
@@ -49,7 +49,7 @@ def assumed_best_diameter(*, d: int, steps: int, scale: float, noise: float, cur
 
     # eta^T = sqrt(2 T) G / D >= c, where gradient descent is stable, is y <= 2 T / c.
     farthest = math.log(2 * steps / curvature)
-    found = minimize_scalar(risk, bounds=(farthest - 20, farthest), method="bounded")
+    found = scipy.optimize.minimize_scalar(risk, bounds=(farthest - 20, farthest), method="bounded")
     return math.exp(float(found.x)) * scale / math.sqrt(2 * steps)
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, UnsupportedError, expect
@@ -219,7 +219,7 @@ class SystemNoise(Noise):
         words = _SYSTEM.take(nodes * s.d * s.runs)
         # In the middle of its cell, so that neither 0 nor 1 comes up: their quantiles are infinite.
         uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-        normals: Array = ndtri(uniform).reshape(nodes, s.d, s.runs).astype(s.dtype, copy=False)
+        normals: Array = scipy.special.ndtri(uniform).reshape(nodes, s.d, s.runs).astype(s.dtype, copy=False)
         return normals
 
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:  # noqa: ARG002

@@ -5,7 +5,7 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.document import Facts, Part, Words
@@ -15,7 +15,7 @@ from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.factors import ALIKE, Factors
 
 if TYPE_CHECKING:
-    Features: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]] | Floats
+    Features: TypeAlias = scipy.sparse.csr_array[np.float64, tuple[int, int]] | Floats
 
 
 @final

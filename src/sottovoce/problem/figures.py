@@ -6,7 +6,7 @@ from math import log
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from sottovoce.arrays import Array, Bools, Floats
 from sottovoce.problem.evaluation import IN_CACHE
@@ -85,7 +85,7 @@ def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
         return shares
     ends, share = np.array([-1.0, 1.0]), mean(learnt > 0, weights)
     rates = np.array([1 - share, share])
-    best = optimize.minimize_scalar(
+    best = scipy.optimize.minimize_scalar(
         lambda c: float(rates @ loss.value(np.full(2, c), ends, loss.theta)), bounds=(-_FURTHEST, _FURTHEST),
         method="bounded", options={"xatol": 1e-9},
     )  # fmt: skip

@@ -18,12 +18,12 @@ from functools import cached_property
 from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, expect
 
-Matrix: TypeAlias = "Array | sp.csr_array | sp.csr_matrix"
+Matrix: TypeAlias = "Array | scipy.sparse.csr_array | scipy.sparse.csr_matrix"
 
 # The squares of shorter rows may underflow. They are first multiplied by a power of two, which is exact.
 _SHORT, _LENGTHENED = 1e-140, 2.0**600
@@ -173,18 +173,18 @@ class DenseRows(Rows):
 class SparseRows(Rows):
     """Rows stored as one CSR matrix."""
 
-    def __init__(self, matrix: sp.csr_array, offsets: Ints) -> None:
+    def __init__(self, matrix: "scipy.sparse.csr_array", offsets: Ints) -> None:
         super().__init__(offsets, matrix.shape[1])
         self.matrix = matrix
 
     @cached_property
-    def _stacked(self) -> sp.csr_array:
+    def _stacked(self) -> "scipy.sparse.csr_array":
         """The block-diagonal matrix of all nodes, so that one product serves all of them. Shares the values."""
         node = np.repeat(np.arange(self.nodes), self.counts)
         shift = np.repeat(node * self.d, np.diff(self.matrix.indptr))
         indices = (self.matrix.indices + shift).astype(np.int32 if self.nodes * self.d < 2**31 else np.int64)
         shape = (self.matrix.shape[0], self.nodes * self.d)
-        return sp.csr_array((self.matrix.data, indices, self.matrix.indptr), shape=shape)
+        return scipy.sparse.csr_array((self.matrix.data, indices, self.matrix.indptr), shape=shape)
 
     def predict(self, w: Array) -> Array:
         z: Array = self._stacked @ w.reshape(self.nodes * self.d, -1)
@@ -202,7 +202,7 @@ class SparseRows(Rows):
         return SparseRows(self.matrix[begin:end], self.offsets[first : last + 1] - begin)
 
     def moments(self, weights: Floats | None = None) -> Floats:
-        other = self.matrix if weights is None else sp.diags_array(weights) @ self.matrix
+        other = self.matrix if weights is None else scipy.sparse.diags_array(weights) @ self.matrix
         moments: Floats = (self.matrix.T @ other).toarray()
         return moments
 
@@ -224,14 +224,16 @@ class SparseRows(Rows):
             with np.errstate(over="ignore"):
                 squared = (factor * rows.data[begin:end]) ** 2
             ends = rows.indptr[first : last + 1] - begin
-            block = sp.csr_array((squared, rows.indices[begin:end], ends), shape=(last - first, rows.shape[1]))
+            block = scipy.sparse.csr_array(
+                (squared, rows.indices[begin:end], ends), shape=(last - first, rows.shape[1])
+            )
             squares[first:last] = block.sum(axis=1)
         return squares
 
     def scaled(self, factors: Floats) -> "SparseRows":
         data = self.matrix.data * np.repeat(factors, np.diff(self.matrix.indptr))
         return SparseRows(
-            sp.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape),
+            scipy.sparse.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape),
             self.offsets,
         )
 
@@ -271,8 +273,8 @@ def stack(features: list[Any]) -> Rows:
             f"Expected every site's features as a (rows, d) matrix of one d, got d in {sorted(map(str, widths))}."
         )
     offsets = np.concatenate([[0], np.cumsum([matrix.shape[0] for matrix in features])]).astype(np.int64)
-    if all(sp.issparse(matrix) for matrix in features):
-        return SparseRows(_canonical(sp.vstack(features, format="csr")), offsets)
+    if all(scipy.sparse.issparse(matrix) for matrix in features):
+        return SparseRows(_canonical(scipy.sparse.vstack(features, format="csr")), offsets)
     dense = [matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray()) for matrix in features]
     return DenseRows(np.concatenate(dense).astype(np.float64, copy=False), offsets)
 
@@ -281,13 +283,13 @@ def take(features: Matrix, parts: list[Ints]) -> Rows:
     """Rows of one matrix, dealt out to nodes: part i holds the row numbers of node i, in order."""
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
     order = np.concatenate(parts)
-    if sp.issparse(features):
-        return SparseRows(_canonical(sp.csr_array(features)[order]), offsets)
+    if scipy.sparse.issparse(features):
+        return SparseRows(_canonical(scipy.sparse.csr_array(features)[order]), offsets)
     return DenseRows(np.asarray(features)[order].astype(np.float64, copy=False), offsets)
 
 
 def _canonical(matrix: Any) -> Any:
     """The matrix with float64 values, sorted columns and duplicates added up, as kernels need it."""
-    matrix = sp.csr_array(matrix, dtype=np.float64)
+    matrix = scipy.sparse.csr_array(matrix, dtype=np.float64)
     matrix.sum_duplicates()
     return matrix

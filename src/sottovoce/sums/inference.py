@@ -33,15 +33,15 @@ which classes are nearly separate as if they said much. Proofs and measurements:
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple, final
 
 import numpy as np
-from scipy import special
 
 from sottovoce.arrays import Bools, Floats
 
 LEVEL = 0.95  # of all intervals
-CRITICAL = float(special.ndtri(0.5 + LEVEL / 2))
+CRITICAL = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 INFORMATION = 7.0  # over the noise in it, from which on a coefficient is called identified
 FLOOR = 0.5  # times the edge of the noise spectrum, sqrt(2 p) s_h: smaller eigenvalues may be anything
 SUPPOSED = 1.0  # times the usual size of the model: what it may be along a direction that noise hides

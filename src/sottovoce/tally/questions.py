@@ -23,7 +23,7 @@ from math import asinh, ceil, floor, inf, isfinite, log, log2, sqrt
 from typing import final
 
 import numpy as np
-from scipy import special
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
@@ -170,13 +170,13 @@ def _calibration(
         first, last = float(ends[own[0]]), float(ends[own[-1] + 1])
         # The mean prediction, by the narrow cells with log-odds between these two.
         weights = np.where((odds >= first) & (odds < last), placed.likely + 1e-9, 0.0)
-        predicted = float(special.expit([max(first, -FURTHEST), min(last, FURTHEST)]).mean())
+        predicted = float(scipy.special.expit([max(first, -FURTHEST), min(last, FURTHEST)]).mean())
         if weights.any():
-            predicted = float(weights @ special.expit(odds) / weights.sum())
+            predicted = float(weights @ scipy.special.expit(odds) / weights.sum())
         points.append(
             Calibrated(
-                low=max(float(special.expit(first)), low),
-                high=float(special.expit(last)),
+                low=max(float(scipy.special.expit(first)), low),
+                high=float(scipy.special.expit(last)),
                 predicted=max(predicted, low),
                 observed=cells.share(whole.ravel() * hits, whole.ravel()),
             )
@@ -234,7 +234,7 @@ class TwoClasses(ScoreQuestion):
         the threshold is an edge.
         """
         likely = nearest_counts(noisy, self.rows)
-        chance = special.expit(scores_in(self.borders) - self.tilt) if self.odds else scores_in(self.borders) >= 0
+        chance = scipy.special.expit(scores_in(self.borders) - self.tilt) if self.odds else scores_in(self.borders) >= 0
         share = float(likely @ chance) / self.rows
         wanted = max(IN_RARE / (max(min(share, 1 - share), 1e-3) * self.bins), IN_LAST)
         bearable = self.rows / (self.bins * ABOVE_NOISE * max(self.noise, 1.0))
@@ -300,7 +300,7 @@ class TwoClasses(ScoreQuestion):
 
     def shown(self, z: float) -> float:
         """The score z as a probability, if it is log-odds; else as it is."""
-        return float(special.expit(z - self.tilt)) if self.odds else float(z)
+        return float(scipy.special.expit(z - self.tilt)) if self.odds else float(z)
 
 
 # -- several classes --------------------------------------------------------------------------------------------------

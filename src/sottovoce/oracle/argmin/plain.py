@@ -19,9 +19,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-import scipy.linalg as la
-import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator, cg
+import scipy
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import SottovoceError, UnsupportedError
@@ -142,8 +140,8 @@ class SmoothObjective(Objective):
         else:
             # Weighted by hand: SciPy's product with a column takes as long as the product of the two matrices.
             data = rows.data * np.repeat(curvatures, np.diff(rows.indptr))
-            dense = (rows.T @ sp.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)).toarray()
-        step: Array = la.solve(dense + mu * np.eye(len(w)), -gradient, assume_a="pos")
+            dense = (rows.T @ scipy.sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)).toarray()
+        step: Array = scipy.linalg.solve(dense + mu * np.eye(len(w)), -gradient, assume_a="pos")
         return step
 
 
@@ -178,8 +176,8 @@ def _by_products(product: Callable[[Array], Array], gradient: Array) -> Array:
     """-H^-1 gradient by conjugate gradients. The relative tolerance is at most the root of the gradient's norm, which
     keeps Newton's speed near the minimum.
     """
-    hessian = LinearOperator((len(gradient), len(gradient)), matvec=product, dtype=gradient.dtype)
-    step: Array = cg(hessian, -gradient, rtol=min(0.1, float(np.sqrt(np.linalg.norm(gradient)))))[0]
+    hessian = scipy.sparse.linalg.LinearOperator((len(gradient), len(gradient)), matvec=product, dtype=gradient.dtype)
+    step: Array = scipy.sparse.linalg.cg(hessian, -gradient, rtol=min(0.1, float(np.sqrt(np.linalg.norm(gradient)))))[0]
     return step.astype(gradient.dtype)
 
 

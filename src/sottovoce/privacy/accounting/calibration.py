@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import exp, floor, isfinite, log, sqrt
 from typing import Literal, get_args
 
-from scipy.optimize import brentq
+import scipy
 
 from sottovoce.errors import PrivacyError, UnsupportedError, expect
 from sottovoce.privacy.accounting.accountant import epsilon as epsilon_of
@@ -144,7 +144,7 @@ def _exact(epsilon: float, delta: float, steps: int, sampling: Sampling | None) 
         low = high / 2
         while excess(low) <= 0:
             low /= 2
-        sigma = exp(float(brentq(lambda s: excess(exp(s)), log(low), log(high), xtol=5e-7)))
+        sigma = exp(float(scipy.optimize.brentq(lambda s: excess(exp(s)), log(low), log(high), xtol=5e-7)))
     # Rounding, or a grid that changed with sigma, may leave the target barely missed: step up until it is met.
     step = 2.0**-52 if sampling is None else 1e-7
     while excess(sigma) > 0:
@@ -182,7 +182,7 @@ def _least_noise(
                 f"Expected an event whose price falls with its noise, but with noise={exp(low):.3g} it is still within "
                 f"epsilon={epsilon!r} {kind}. Use the noise in the event."
             )
-    found = float(brentq(excess, low, high, xtol=1e-7)) if excess(high) < 0 else high
+    found = float(scipy.optimize.brentq(excess, low, high, xtol=1e-7)) if excess(high) < 0 else high
     step = 1e-7
     while excess(found) > 0:
         found, step = found + step, 2 * step

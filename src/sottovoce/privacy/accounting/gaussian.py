@@ -9,8 +9,7 @@ is tight (Balle & Wang 2018, Theorem 8; Dong, Roth & Su 2019, Corollary 1 and Th
 
 from math import exp, inf, isfinite, log, pi, sqrt, ulp
 
-from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr
+import scipy
 
 from sottovoce.errors import expect
 
@@ -43,7 +42,7 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
         return ulp(0.0)
     a, b = ratio - mu / 2, ratio + mu / 2
     density = exp(-a * a / 2) / sqrt(2 * pi)
-    above = density * _mills(a) if a >= 0 else float(ndtr(-a))
+    above = density * _mills(a) if a >= 0 else float(scipy.special.ndtr(-a))
     # Rounding moves a by at most a few UNIT * b, and so either term by a factor 1 +- UNIT * (constant + |a| b), or, for
     # a < 0, by phi(a) b UNIT. Both terms are at most `above`, and phi(a) <= above for a < 0, up to a factor below one.
     slack = 8 * UNIT * (8 + (1 + abs(a)) * b) * above
@@ -68,7 +67,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
     while excess(high) > 0:  # never seen; rounding alone could cause it
         high = 1.001 * high + 1e-12
-    root = float(brentq(excess, 0.0, high, xtol=1e-14 * min(1.0, high), rtol=4 * 2.0**-52))
+    root = float(scipy.optimize.brentq(excess, 0.0, high, xtol=1e-14 * min(1.0, high), rtol=4 * 2.0**-52))
     step = max(root, 1e-300) * 2.0**-52
     while delta_of_mu(mu, root) > delta:
         root, step = root + step, 2 * step
@@ -95,7 +94,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     while excess(high) <= 0:
         high *= 2
     low = low / 2  # room for rounding at the bracket's end
-    root = float(brentq(excess, low, high, xtol=1e-15 * low, rtol=4 * 2.0**-52))
+    root = float(scipy.optimize.brentq(excess, low, high, xtol=1e-15 * low, rtol=4 * 2.0**-52))
     step = 2.0**-52
     while epsilon_of_mu(root, delta) > epsilon:
         root, step = root * (1 - step), 2 * step
@@ -104,4 +103,4 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 def _mills(x: float) -> float:
     """The Mills ratio R(x) = Phi(-x) / phi(x)."""
-    return sqrt(pi / 2) * float(erfcx(x / sqrt(2)))
+    return sqrt(pi / 2) * float(scipy.special.erfcx(x / sqrt(2)))

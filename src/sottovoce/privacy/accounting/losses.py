@@ -11,9 +11,7 @@ from functools import cached_property
 from math import ceil, exp, inf, log, log2, sqrt
 
 import numpy as np
-from scipy.fft import irfft, rfft
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import logsumexp
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.privacy.accounting.gaussian import UNIT
@@ -60,7 +58,7 @@ class Losses:
 
     def log_moment(self, theta: float) -> float:
         """K(theta) = sum_i times_i log M_i(theta), M_i(theta) = E[e^{theta L}; L finite]."""
-        values = [logsumexp(theta * self._grid(m), b=m) for m in self.masses]
+        values = [scipy.special.logsumexp(theta * self._grid(m), b=m) for m in self.masses]
         return float(np.dot(self.times, values))
 
     def tail(self, epsilon: float) -> tuple[float, float]:
@@ -83,11 +81,11 @@ class Losses:
         # Transforms are multiplied; the envelope bounds how rounding grows along the way.
         spectrum, envelope = np.ones(size // 2 + 1, dtype=np.complex128), np.ones(size // 2 + 1)
         for mass, times in zip(self.masses, self.times, strict=True):
-            part = np.asarray(rfft(self._wrapped(mass, theta, size)))
+            part = np.asarray(scipy.fft.rfft(self._wrapped(mass, theta, size)))
             spectrum *= _power(part, times)
             envelope *= (np.abs(part) + _fft_error(size)) ** (times - 1)
         # The sum is known modulo `size`: turned so that the window ends at `last`.
-        masses = np.roll(np.asarray(irfft(spectrum, size)), -(last + 1))
+        masses = np.roll(np.asarray(scipy.fft.irfft(spectrum, size)), -(last + 1))
         total = sum(self.times)
         return Composed(
             interval=self.interval,
@@ -106,7 +104,7 @@ class Losses:
         above the window is counted by log_tail.
         """
         tilt = theta * self._grid(mass)
-        tilted = mass * np.exp(tilt - logsumexp(tilt, b=mass))
+        tilted = mass * np.exp(tilt - scipy.special.logsumexp(tilt, b=mass))
         half = len(mass) // 2
         wrapped = np.zeros(size)
         np.add.at(wrapped, np.arange(-half, half + 1) % size, tilted)
@@ -137,12 +135,14 @@ class Losses:
     def _least(self, bound: Callable[[float], float]) -> float:
         """The theta > 0 with about the least bound. Every theta gives a valid one, so the search need not be exact."""
         low, high = log(1e-3 / self.scale), log(100 / self.scale)
-        found = minimize_scalar(lambda t: bound(exp(t)), bounds=(low, high), method="bounded", options={"xatol": 0.02})
+        found = scipy.optimize.minimize_scalar(
+            lambda t: bound(exp(t)), bounds=(low, high), method="bounded", options={"xatol": 0.02}
+        )
         return exp(float(found.x))
 
     def _sketched(self, theta: float) -> float:
         """About K(theta), computed from few bins."""
-        values = [logsumexp(theta * losses, b=mass) for losses, mass in self.sketch]
+        values = [scipy.special.logsumexp(theta * losses, b=mass) for losses, mass in self.sketch]
         return float(np.dot(self.times, values))
 
     @cached_property
@@ -206,7 +206,7 @@ class Composed:
         # Beyond the last loss only `lost` is left, which no epsilon buys back.
         if self.delta(high) > delta:
             return inf
-        root = float(brentq(lambda e: log(self.delta(e) / delta), low, high, xtol=1e-12, rtol=1e-12))
+        root = float(scipy.optimize.brentq(lambda e: log(self.delta(e) / delta), low, high, xtol=1e-12, rtol=1e-12))
         step = 1e-12 * max(root, self.interval)
         while self.delta(root) > delta:
             root, step = root + step, 2 * step

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import asinh, ceil, log, log2, pi, sqrt
 
 import numpy as np
-from scipy.special import k0e, k1e
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.privacy.accounting.gaussian import UNIT
@@ -83,7 +83,7 @@ def _law(d: int, shift: float, panels: int) -> tuple[Floats, Floats]:
 
 def _bend(d: int, a: float) -> float:
     """The coefficient w. With s_nu = a K_nu(a) / K_{nu+1}(a): s_nu = a^2 / (2 nu + s_{nu-1}), every term positive."""
-    nu, s = (-0.5, a) if d % 2 else (0.0, a * float(k0e(a)) / float(k1e(a)))
+    nu, s = (-0.5, a) if d % 2 else (0.0, a * float(scipy.special.k0e(a)) / float(scipy.special.k1e(a)))
     while nu < d / 2 - 1:
         nu += 1
         s = a * a / (2 * nu + s)

@@ -9,8 +9,7 @@ from functools import lru_cache
 from math import fsum, inf, log, log1p, ulp
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammaln
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.privacy.accounting.gaussian import UNIT
@@ -72,7 +71,7 @@ def optimal_epsilon(each: float, times: int, delta: float) -> float:
         return high
     if optimal_delta(each, times, 0.0) <= delta:
         return 0.0
-    root = float(brentq(lambda e: optimal_delta(each, times, e) - delta, 0.0, high, xtol=1e-13 * high))
+    root = float(scipy.optimize.brentq(lambda e: optimal_delta(each, times, e) - delta, 0.0, high, xtol=1e-13 * high))
     step = 1e-13 * high
     while optimal_delta(each, times, root) > delta:
         root, step = root + step, 2 * step
@@ -87,7 +86,9 @@ def _responses(each: float, times: int) -> tuple[Floats, Floats]:
     head stay, as zeros.
     """
     wrong = np.arange(times + 1, dtype=np.float64)
-    choices = gammaln(times + 1) - gammaln(wrong + 1) - gammaln(times - wrong + 1)
+    choices = (
+        scipy.special.gammaln(times + 1) - scipy.special.gammaln(wrong + 1) - scipy.special.gammaln(times - wrong + 1)
+    )
     log_mass = choices - times * np.logaddexp(0.0, -each) - wrong * each
     last = int(np.flatnonzero(log_mass > -745.0)[-1]) + 1
     error = 32 * UNIT * (4 + times * (log(times + 1) + each))

@@ -16,8 +16,7 @@ from functools import lru_cache
 from math import exp, log
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_ndtr
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError
@@ -152,8 +151,8 @@ def _jacobian(kappa: float, lam: Floats) -> Floats:
 
 def _crude_objective(sigma: float, kappa: float, lam: Floats) -> Floats:
     """lambda J + log(2 E e^{lambda max(X, 0)} - 1), X ~ N(1/(2 sigma^2), 1/sigma^2): for large kappa or lambda."""
-    still = np.full_like(lam, log_ndtr(-0.5 / sigma))
-    moved = _gaussian(sigma, lam) + log_ndtr((0.5 + lam) / sigma)
+    still = np.full_like(lam, scipy.special.log_ndtr(-0.5 / sigma))
+    moved = _gaussian(sigma, lam) + scipy.special.log_ndtr((0.5 + lam) / sigma)
     jump: Floats = np.logaddexp(still, moved)
     bound: Floats = lam * np.log1p(kappa) + _both_sides(jump)
     return bound * (1 + 64 * UNIT) + 64 * UNIT
@@ -173,7 +172,9 @@ def _least(bound: Callable[[Floats], Floats]) -> tuple[float, float]:
     def scalar(log_lam: float) -> float:
         return float(bound(np.array([exp(log_lam)]))[0])
 
-    found = minimize_scalar(scalar, bounds=(log(low), log(high)), method="bounded", options={"xatol": 1e-5})
+    found = scipy.optimize.minimize_scalar(
+        scalar, bounds=(log(low), log(high)), method="bounded", options={"xatol": 1e-5}
+    )
     if found.fun < values[at]:
         return float(found.fun), exp(float(found.x))
     return float(values[at]), float(GRID[at])

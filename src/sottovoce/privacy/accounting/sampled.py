@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import exp, expm1, log, log1p, sqrt
 
 import numpy as np
-from scipy.special import erfcx, ndtr, ndtri
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError, expect
@@ -101,7 +101,7 @@ def highest_loss(step: Step, beyond: float) -> float:
     losses = [_outer(step.mus[0] ** 2 / 2 + step.mus[0], step.gamma)]
     for p, mu in zip(step.weights, step.mus, strict=True):
         if p > share:
-            losses.append(_outer(mu * mu / 2 - mu * float(ndtri(min(0.5, share / p))), step.gamma))
+            losses.append(_outer(mu * mu / 2 - mu * float(scipy.special.ndtri(min(0.5, share / p))), step.gamma))
     return max(losses)
 
 
@@ -157,10 +157,10 @@ def _tails(step: Step, losses: Floats) -> tuple[Floats, Floats, Floats]:
         if p == 0:
             continue
         a, b = inner / mu - mu / 2, inner / mu + mu / 2
-        outside = (1 - step.gamma) / step.gamma * ndtr(-b)
-        inside = ndtr(-a)
+        outside = (1 - step.gamma) / step.gamma * scipy.special.ndtr(-b)
+        inside = scipy.special.ndtr(-a)
         above += p * (outside + inside)
-        scaled += p * (outside + np.exp(-a * a / 2) * erfcx(b / sqrt(2)) / 2)
+        scaled += p * (outside + np.exp(-a * a / 2) * scipy.special.erfcx(b / sqrt(2)) / 2)
         # Rounding moves a and b by at most 8 UNIT b, and the hazard of a normal law at a is at most 1 + |a|.
         error += p * (16 * UNIT * (4 + (1 + np.abs(a)) * b) + step.relative_error) * (outside + inside)
     return above, scaled, error

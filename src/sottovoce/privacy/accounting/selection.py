@@ -17,7 +17,7 @@ from math import ceil, exp, expm1, log, sqrt
 from random import Random, SystemRandom
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError, expect
@@ -45,7 +45,7 @@ def gamma_for(mean: float, eta: float) -> float:
     def excess(log_gamma: float) -> float:
         return log(NegativeBinomialRuns(eta, exp(log_gamma)).mean / mean)
 
-    return 1.0 if mean == 1 else exp(float(brentq(excess, log(1e-99), 0.0, xtol=1e-15)))
+    return 1.0 if mean == 1 else exp(float(scipy.optimize.brentq(excess, log(1e-99), 0.0, xtol=1e-15)))
 
 
 def repetitions(runs: Runs, random: Random | None = None) -> int:

@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.errors import InputError, expect
@@ -16,7 +15,7 @@ from sottovoce.errors import InputError, expect
 if TYPE_CHECKING:
     import networkx as nx
 
-    Adjacency: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
+    Adjacency: TypeAlias = scipy.sparse.csr_array[np.float64, tuple[int, int]]
 
 AT_ONCE = 2**16  # nodes whose neighbours are listed at a time, where those of all nodes are needed
 
@@ -156,7 +155,7 @@ class EdgeGraph(Graph):
         """Rows first .. last - 1 of the matrix, which suffice for a process that holds these nodes only."""
 
     @cached_property
-    def _single(self) -> "sparse.csr_array[np.float32, tuple[int, int]]":
+    def _single(self) -> "scipy.sparse.csr_array[np.float32, tuple[int, int]]":
         """The adjacency matrix in single precision, stored so that no product has to convert it."""
         return self.adjacency.astype(np.float32)
 
@@ -191,7 +190,7 @@ class SparseGraph(EdgeGraph):
             raise InputError(f"Expected no self-loop, got one at node {loops[0]}. Remove the edge.")
         lopsided = (self.matrix - self.matrix.T.tocsr()).count_nonzero()
         expect(lopsided == 0, "a symmetric adjacency matrix", one_way_edges=lopsided)
-        count, part = connected_components(self.matrix, directed=False)
+        count, part = scipy.sparse.csgraph.connected_components(self.matrix, directed=False)
         if count > 1:  # messages would never reach some nodes
             lost = int(np.flatnonzero(part != part[0])[0])
             raise InputError(
@@ -259,4 +258,4 @@ class PatternGraph(EdgeGraph):
         present = neighbours >= 0
         starts = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
         shape = (last - first, self.n)
-        return sparse.csr_array((np.ones(starts[-1]), neighbours[present], starts), shape=shape)
+        return scipy.sparse.csr_array((np.ones(starts[-1]), neighbours[present], starts), shape=shape)

@@ -9,7 +9,7 @@ from math import isqrt, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from sottovoce.arrays import Ints
 from sottovoce.errors import InputError, expect
@@ -51,7 +51,7 @@ def _from_pairs(n: int, pairs: "np.ndarray[Any, Any]", name: str) -> Graph:
     loops = np.flatnonzero(i == j)
     if loops.size:
         raise InputError(f"Expected no self-loop, got one at node {i[loops[0]]}. Remove the edge.")
-    both = sparse.coo_array((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), shape=(n, n)).tocsr()
+    both = scipy.sparse.coo_array((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), shape=(n, n)).tocsr()
     both.data[:] = 1.0  # edges given twice were added up
     return SparseGraph(both, name)
 
