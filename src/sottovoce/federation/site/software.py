@@ -2,12 +2,15 @@
 
 import platform
 from contextlib import AbstractContextManager
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import Any, cast
 
 import numpy as np
 
 from sottovoce.noise.sampler import VERSION
+
+version = cache(metadata.version)  # a look-up reads a whole file
 
 
 def software() -> str:
