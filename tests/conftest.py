@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from helpers import draws
+from helpers import draws, every
 
 _CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
 settings.register_profile("same", derandomize=True, **_CALM)
@@ -62,9 +62,32 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
     place = {Path(__file__).parent / name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
+    for_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if for_gpu and not config.option.collectonly and not every.has_gpu():
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+        config.stash[LEFT_OUT] = len(for_gpu)
+
+
+LEFT_OUT = pytest.StashKey[int]()  # how many cases need a GPU, where there is none
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if count := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{count} cases for CUDA were left out: there is no GPU here.")
 
 
 def pytest_collection_finish():
@@ -75,6 +98,41 @@ def pytest_collection_finish():
 def pytest_runtest_protocol(item):
     with draws.drawn_for(item.nodeid):
         return (yield)
+
+
+MOST_SECONDS = 600  # of a test, before and after it: generous, and an end for what waits without one
+
+
+def _ended(*_):
+    pytest.fail(f"It took longer than {MOST_SECONDS} s.")
+
+
+def _within_its_time():
+    """Ends what hangs by an exception, on which whatever was started is ended too."""
+    if not hasattr(signal, "SIGALRM"):
+        return (yield)
+    before = signal.signal(signal.SIGALRM, _ended)
+    signal.alarm(MOST_SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    return (yield from _within_its_time())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    return (yield from _within_its_time())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown():
+    return (yield from _within_its_time())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -229,7 +229,7 @@ def test_handed_in_noise(device):
     assert_same(*given, 1e-10)
 
 
-@pytest.mark.skipif(not every.has_gpu(), reason="no GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("sampling", ["replacement", "poisson"])
 def test_batches_of_very_many_rows(sampling):
     """More rows, and draws, at one node than 20 bits can number blocks of four. The others share one way to draw."""
