@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 import sottovoce as sv
 from helpers import every, problems
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError
+from sottovoce.oracle.argmin import solver
 from sottovoce.oracle.argmin.plain import SmoothObjective
 from sottovoce.oracle.argmin.solver import ArgminSolver
 from sottovoce.oracle.kernels.tiles import Csr, Dense
@@ -19,6 +20,10 @@ L2, L1, NET = sv.regularisers.L2(), sv.regularisers.L1(), sv.regularisers.Elasti
 SMOOTH = [*every.SMOOTH, sv.losses.SmoothedHinge(0.3), sv.losses.Huber(0.7)]
 KINKED = [*every.KINKED, sv.losses.Quantile(0.3)]
 LOSSES = SMOOTH + KINKED
+# The losses of one kernel, and a loss that has kernels of its own: these are compiled in one case below, and in all
+# others for `make test-all`.
+OWN_KERNELS = [loss for loss in SMOOTH if type(loss) not in solver._SMOOTH]
+QUICK = [pytest.param(loss, marks=pytest.mark.slow) if loss in OWN_KERNELS else loss for loss in LOSSES]
 SIZES = (4, 30, 9, 17, 1, 12)  # with d = 5 and 20: nodes with fewer and with more rows than coordinates
 name = pytest.mark.parametrize
 
@@ -86,16 +91,17 @@ class Case:
 
 
 # Sparse or dense is how rows are read, and d is how long they are: one of each, and the others for `make test-all`.
-@name(
-    ("d", "sparse"),
-    [
-        (5, False),
-        (20, True),
-        pytest.param(5, True, marks=pytest.mark.slow),
-        pytest.param(20, False, marks=pytest.mark.slow),
-    ],
-)
-@name("loss", SMOOTH, ids=by_name)
+AGAINST_SCIPY = [
+    pytest.param(
+        loss, d, sparse, id=f"{loss.name}-{d}-{sparse}",
+        marks=() if (d, sparse) == (20, True) or ((d, sparse) == (5, False) and loss not in OWN_KERNELS)
+        else pytest.mark.slow,
+    )
+    for loss in SMOOTH for d in (5, 20) for sparse in (True, False)
+]  # fmt: skip
+
+
+@name(("loss", "d", "sparse"), AGAINST_SCIPY)
 def test_smooth_losses_against_scipy_and_the_plain_method(loss, d, sparse):
     case = Case(loss, d=d)
     found = case.solve(1e-11, sparse=sparse)
@@ -117,7 +123,7 @@ def test_smooth_losses_against_scipy_and_the_plain_method(loss, d, sparse):
 @name("sparse", [True, False])
 @name("d", [5, 20])
 @name("regulariser", [L2, L1, NET], ids=by_name)
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_the_result_satisfies_the_optimality_conditions(loss, regulariser, d, sparse):
     case = Case(loss, regulariser, d=d, seed=1)
     assert case.slack(case.solve(sparse=sparse)) < 1e-8
@@ -155,7 +161,7 @@ def test_elastic_net_against_scikit_learn():
 
 
 @name("regulariser", [L2, L1], ids=by_name)
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_the_certificate_is_sound(loss, regulariser):
     case = Case(loss, regulariser, seed=2, d=9)
     exact = case.solve(1e-12)
@@ -164,7 +170,7 @@ def test_the_certificate_is_sound(loss, regulariser):
 
 
 @name("regulariser", [L2, L1], ids=by_name)
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_a_warm_start_agrees_with_a_cold_one(loss, regulariser):
     case, rng = Case(loss, regulariser, seed=3), np.random.default_rng(1)
     solver = case.solver()
@@ -178,7 +184,7 @@ def test_a_warm_start_agrees_with_a_cold_one(loss, regulariser):
         assert case.distance(warm, case.solve()) <= 2e-10
 
 
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_results_depend_neither_on_threads_nor_on_other_runs(loss):
     case, before = Case(loss, NET, runs=3, seed=4), numba.get_num_threads()
 
@@ -199,7 +205,7 @@ def test_results_depend_neither_on_threads_nor_on_other_runs(loss):
 
 
 @name("regulariser", [L2, L1], ids=by_name)
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_almost_no_curvature(loss, regulariser):
     """With mu = 1e-6 a model can be far out, and the distance is known to 1e-4 only: the conditions still hold."""
     case = Case(loss, regulariser, seed=5, curvature=1e-6, weight=1e-6)
@@ -207,7 +213,7 @@ def test_almost_no_curvature(loss, regulariser):
     assert case.slack(case.solve(), near=1e-6) < 1e-8
 
 
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 @name("features", [np.zeros_like, lambda a: np.repeat(a[:1], len(a), axis=0), np.sign], ids=["zero", "equal", "signs"])
 def test_degenerate_rows(features, loss):
     """Rows of zeros, one row many times over, and rows of -1, 0 and 1 whose kinks meet in many points at once."""
@@ -215,7 +221,7 @@ def test_degenerate_rows(features, loss):
     assert case.slack(case.solve()) < 1e-8
 
 
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_sparse_rows_without_any_entry(loss):
     """Their list of columns is empty, as that of full rows. Only pull, curvature and regulariser are left."""
     case = Case(loss, NET, features=np.zeros_like, seed=6, weight=0.01)
@@ -224,13 +230,13 @@ def test_sparse_rows_without_any_entry(loss):
 
 
 @name("scale", [1e-4, 1e5])
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_huge_and_tiny_margins(loss, scale):
     case = Case(loss, features=lambda a: scale * a, seed=7)
     assert case.slack(case.solve(max(1e-10, 1e-9 * scale)), near=1e-7 * scale) < 1e-8 * max(1, scale)
 
 
-@name("loss", LOSSES, ids=by_name)
+@name("loss", QUICK, ids=by_name)
 def test_single_precision_rows_are_solved_in_double(loss):
     case = Case(loss, seed=8)
     case.features = [a.astype(np.float32).astype(np.float64) for a in case.features]

@@ -16,8 +16,14 @@ from sottovoce.oracle.kernels.tiles import Csr, Dense
 SMOOTH = [*every.SMOOTH, sv.losses.SmoothedHinge(0.3), sv.losses.Huber(0.7)]
 SIZES = (4, 30, 9, 70, 1, 12)  # more and fewer rows than coordinates, and than a block of rows
 WEIGHT, TOLERANCE = 1e-3, 1e-10
-losses = pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)
-kinds = pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+# Compiled anew: kernels for full rows, and for a loss that has kernels of its own. `test_argmin` has one of each, and
+# so has the first test below of full rows.
+losses = pytest.mark.parametrize(
+    "loss",
+    [loss if type(loss) in solver._SMOOTH else pytest.param(loss, marks=pytest.mark.slow) for loss in SMOOTH],
+    ids=lambda loss: loss.name,
+)
+kinds = pytest.mark.parametrize("sparse", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["csr", "dense"])
 
 
 class Case:
@@ -70,8 +76,15 @@ def left(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("runs", [1, 3, 8, 10, 17])
-@kinds
+# Lanes are 4, 8 or 16, and each is compiled anew, for sparse and for full rows. How wide they are does not depend on
+# the kind of rows.
+WIDTHS = [
+    pytest.param(sparse, runs, marks=() if sparse or runs < 8 else pytest.mark.slow, id=f"{kind}-{runs}")
+    for sparse, kind in ((True, "csr"), (False, "dense")) for runs in (1, 3, 8, 10, 17)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sparse", "runs"), WIDTHS)
 @losses
 def test_runs_agree_with_runs_alone(loss, sparse, runs, left):
     case = Case(loss, runs)

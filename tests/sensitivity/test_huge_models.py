@@ -25,6 +25,7 @@ from sottovoce.oracle.loss_sums import settled
 from sottovoce.oracle.plain import Oracle, Steps
 
 D, ROWS = 4, 3
+MANY = 1 if settings.default.derandomize else 3  # more where they are others every time
 MOST = float(np.finfo(np.float64).max)
 LOSSES = {
     **{loss.name: loss for loss in [*every.LOSSES, losses.Poisson()]},
@@ -112,7 +113,7 @@ def test_plain(name, csr):
     loss = LOSSES[name]
 
     @given(problems(loss))
-    @settings(max_examples=120)
+    @settings(max_examples=40 * MANY)
     def holds(problem):
         w, *rest = problem
         site = oracle(Oracle, loss, *rest, csr)
@@ -127,11 +128,11 @@ def test_compiled(name):
     loss = LOSSES[name]
 
     @given(problems(loss))
-    @settings(max_examples=60)
+    @settings(max_examples=20 * MANY)
     def holds(problem):
         w, *rest = problem
         site = oracle(CompiledOracle, loss, *rest, True)
-        assert_bounded(records_by_steps(site, w), site.c1)
+        assert_bounded(records_by_steps(site, w.repeat(2, axis=2)), site.c1)
 
     holds()
 
@@ -154,13 +155,13 @@ def test_one_rule_for_all(dtype):
     assert np.array_equal(out, expected)
 
 
-# Each of these is compiled anew. The rule is one line for all losses, and lanes are rows (with few runs) or runs
-# whatever the loss: so every loss meets both precisions, and both kinds of lanes; all four together only two losses,
-# one of each kernel.
+# Each of these is compiled anew. The rule is one line for all losses, and lanes are rows (with one run) or runs
+# whatever the loss: so all four cases are for two losses, one of each kernel; the others meet the kernel that
+# tests/conformance/test_devices.py compiles for every loss.
 FOUR = [(dtype, runs) for dtype in (np.float64, np.float32) for runs in (1, 7)]
-PAIRED = [FOUR[1], FOUR[2]]
+EVERY_KERNEL = ("logistic", "softmax")
 COMPILED = [
-    pytest.param(name, dtype, runs, marks=() if name in ("logistic", "softmax") or case in PAIRED else pytest.mark.slow)
+    pytest.param(name, dtype, runs, marks=() if name in EVERY_KERNEL or case == FOUR[1] else pytest.mark.slow)
     for name in LOSSES if "," not in name for case in FOUR for dtype, runs in [case]
 ]  # fmt: skip
 
@@ -172,7 +173,7 @@ def test_kernels_go_by_it(device, name, dtype, runs):
     loss, most = LOSSES[name], np.finfo(dtype).max
     towards = np.array([[1.0], [-1.0], [0.0]]) * np.ones(D)
     w = (towards[:, :, None] * np.array([1.0, -1.0, 0.5])[: loss.outputs]).reshape(ROWS, -1, 1)
-    plain = oracle(Oracle, loss, np.full((ROWS, D), 1e3), np.ones(ROWS), 4e3, None, csr=False)
+    plain = oracle(Oracle, loss, np.full((ROWS, D), 1e3), np.ones(ROWS), 4e3, None, csr=True)
     compiled = in_kernels(plain, dtype, device)
     expected = plain.gradient(MOST * w)
     found = records_by_steps(compiled, np.repeat((most * w).astype(dtype), runs, axis=2))
@@ -183,13 +184,20 @@ def test_kernels_go_by_it(device, name, dtype, runs):
 MIXED = np.array([MOST, MOST, -MOST, -MOST])
 
 
+# Compiled anew for full rows, which are read by the same function whatever the loss.
+ROWS_READ = [
+    pytest.param(name, csr, marks=() if csr or name in EVERY_KERNEL else pytest.mark.slow, id=f"{name}-{kind}")
+    for name in LOSSES for csr, kind in ((False, "dense"), (True, "csr"))
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("device", ["plain", *every.DEVICES])
-@pytest.mark.parametrize("csr", [False, True], ids=["dense", "csr"])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("name", "csr"), ROWS_READ)
 def test_a_row_cannot_be_told_by_an_overflow(name, csr, device):
     """The first row overflows at this model and its replacement does not: their sums differ by 2 c1 / m at most."""
     loss = LOSSES[name]
     w = np.repeat(MIXED, loss.outputs)[None, :, None] * np.array([1.0, -1.0, 0.5] * 4)[: D * loss.outputs, None]
+    w = w.repeat(2, axis=2)  # runs
     first, second = np.full(D, 1e3), np.array([1.0, 0, 0, 0])
     b = np.array([1.0, 1.0, 1.0])
     both = []
