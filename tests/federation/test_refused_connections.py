@@ -36,6 +36,13 @@ def tls(tmp_path_factory):
     return papers(tmp_path_factory.mktemp("papers"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_old():
+    """What thousands of other tests have left is not looked through before and after every scene."""
+    gc.collect()
+    gc.freeze()
+
+
 def left_behind(scene):
     """What the garbage collector finds after a scene."""
     gc.collect()

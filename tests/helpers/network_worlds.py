@@ -79,9 +79,11 @@ class LyingTransport(MemoryTransport):
         return self.world.shows(self.name, slot, await super().look(slot, timeout))
 
     async def get(self, slot, timeout):
-        until = asyncio.get_running_loop().time() + timeout
-        while (data := await self.look(slot, timeout)) is None and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.005)
+        clock, rest = asyncio.get_running_loop().time, 0.005
+        until = clock() + timeout
+        while (data := await self.look(slot, timeout)) is None and clock() < until:
+            await asyncio.sleep(rest)
+            rest = min(2 * rest, 0.04)  # who waits long is content to look less often
         return data
 
 
