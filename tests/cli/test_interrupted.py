@@ -64,6 +64,7 @@ def interrupted(clinic, tmp_path):
         budget = tmp_path / "budget.json"
         assert main(["budget", "new", str(budget), "--epsilon", "9"]) == 0
         given = ["train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK]
+        given += ["--device", "plain"]  # it need not load kernels to be interrupted
         command = [sys.executable, "-c", CHILD.format(where=POINTS[point])]
         command += map(str, [*given, "--budget", budget, *more])
         pipe = subprocess.PIPE

@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,15 @@ def test_there_are_enough_of_them_and_each_is_one_of_a_kind():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
+@cache
+def defined(file):
+    """The names of all functions and classes in a file of tests."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return {
+        node.name for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))) if isinstance(node, kinds)
+    }
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_its_line_is_there_once_and_its_test_exists(mutant):
     text = (ROOT / SCRIPT.SOURCES / mutant.file).read_text(encoding="utf-8")
@@ -41,19 +51,15 @@ def test_its_line_is_there_once_and_its_test_exists(mutant):
     assert len(before) == len(after)
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
     file, *names = re.sub(r"\[.*\]$", "", mutant.test).split("::")
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     for name in names:
-        found = [
-            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        ]
-        assert name in {node.name for node in found}, f"{mutant.test} is no test any more"
+        assert name in defined(file), f"{mutant.test} is no test any more"
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
-def test_cuda_code_is_judged_on_a_gpu(mutant):
-    """Its test would be skipped elsewhere, and a test that is skipped kills nothing."""
-    assert mutant.gpu == (mutant.file in ("oracle/cuda.py", "oracle/kernels/steps.cu"))
-    assert mutant.gpu == ("cuda]" in mutant.test)
+def test_cuda_code_is_judged_on_a_gpu():
+    """Its test is left out elsewhere, and a test that is left out kills nothing."""
+    for mutant in MUTANTS:
+        assert mutant.gpu == (mutant.file in ("oracle/cuda.py", "oracle/kernels/steps.cu")), mutant.name
+        assert mutant.gpu == ("cuda]" in mutant.test), mutant.name
 
 
 def test_the_cases_that_judge_cuda_code_exist():

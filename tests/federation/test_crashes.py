@@ -120,21 +120,26 @@ def test_eight_sites_and_the_server_are_killed_again_and_again():
 # -- masked sums ------------------------------------------------------------------------------------------------------
 
 
-def test_eight_sites_of_masked_sums_and_the_server_are_killed_sixty_times():
+@pytest.mark.parametrize(
+    ("least", "rounds", "each", "blows", "server"),
+    [(18, 12, 2, 4, (2, 5)), pytest.param(60, 20, 5, 10, (2, 6, 9, 13, 15), marks=pytest.mark.slow)],
+    ids=["eighteen", "sixty"],
+)
+def test_eight_sites_of_masked_sums_and_the_server_are_killed_so_often(least, rounds, each, blows, server):
     """One release each, ledgers equal, and the model of an undisturbed run, bit by bit."""
-    rounds, sizes, rng = 20, (12, 9, 15, 8, 20, 11, 10, 17), random.Random(9)
+    sizes, rng = (12, 9, 15, 8, 20, 11, 10, 17), random.Random(9)
     algorithm = sv.MaskedNewton(rounds=rounds, epsilon=1.5, delta=1e-5, colluding=2, least_sites=8)
-    deaths = deaths_at_points(rng, EIGHT, rounds, 5, EVERYWHERE)
-    blows = [Blow(rng.randrange(1, rounds - 4), rng.choice(EIGHT), rng.uniform(0, 0.1)) for _ in range(10)]
-    blows += [Blow(k, None, rng.uniform(0, 0.3)) for k in (2, 6, 9, 13, 15)]
-    plan = Plan(deaths, blows, {name: [rng.uniform(0, 0.1)] for name in EIGHT[:4]})
+    deaths = deaths_at_points(rng, EIGHT, rounds, each, EVERYWHERE)
+    hit = [Blow(rng.randrange(1, rounds - 4), rng.choice(EIGHT), rng.uniform(0, 0.1)) for _ in range(blows)]
+    hit += [Blow(k, None, rng.uniform(0, 0.3)) for k in server]
+    plan = Plan(deaths, hit, {name: [rng.uniform(0, 0.1)] for name in EIGHT[: blows // 2]})
     with Federation(sv.graphs.complete(8), sizes, algorithm, names=EIGHT) as federation, scratch() as folder:
         with Scene(federation, Path(folder)) as scene, Supervisor(scene, plan, None) as supervisor:
             assert supervisor.run() == dict.fromkeys(EIGHT, 0), scene.log()
             kills = supervisor.kills
-            assert kills["site"] + kills["server"] >= 60, kills
-            assert kills["server"] == 5
-            assert all(kills[point] >= 3 for point in EVERYWHERE), kills
+            assert kills["site"] + kills["server"] >= least, kills
+            assert kills["server"] == len(server)
+            assert all(kills[point] >= max(1, each - 2) for point in EVERYWHERE), kills
             assert scene.published() == {(name, k): 1 for name in EIGHT for k in range(1, rounds + 1)}
             for name in EIGHT:
                 expect_books(scene, name, rounds)

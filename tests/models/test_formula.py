@@ -4,7 +4,6 @@ import csv
 import sqlite3
 from dataclasses import replace
 
-import formulas
 import numpy as np
 import pytest
 
@@ -15,6 +14,9 @@ from sottovoce.files import models
 from sottovoce.files.models.formula import formula
 from sottovoce.files.schema import Schema, files
 from sottovoce.problem.losses import Huber, Logistic, Poisson, SmoothedHinge, Softmax, WeightedLogistic
+
+# Where Python compiles that package first, it warns of how it is written.
+pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")
 
 
 def typed(columns, schema):
@@ -45,6 +47,8 @@ def by_sql(model, columns):
 
 def by_sheet(model, columns):
     """The same from the formulas of a spreadsheet; None where they have an error, as #N/A."""
+    import formulas  # takes seconds
+
     told = dict(line.split(": ", 1) for line in formula(model, "spreadsheet").splitlines() if line[1:2] in "12")
     places = {told[f"{letter}1"]: letter for letter in "ABCDEFGHIJ" if f"{letter}1" in told}
     made = {

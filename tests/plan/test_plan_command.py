@@ -109,7 +109,7 @@ def test_what_a_schema_supplies_goes_in_and_options_win(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
-    [(["--loss", "softmax", "--classes", "3"], "softmax"),
+    [pytest.param(["--loss", "softmax", "--classes", "3"], "softmax", marks=pytest.mark.slow),
      (["--classes", "3", "--base-rate", "0.5,0.3,0.2"], "softmax"),
      (["--loss", "huber", "--threshold", "0.2", "--label-spread", "0.3"], "huber")],
 )  # fmt: skip
