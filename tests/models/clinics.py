@@ -11,9 +11,8 @@ from sottovoce.problem.losses import Logistic
 
 rng = np.random.default_rng(0)
 CLINIC = Schema.loads(SCHEMA)
-PRIVACY = sv.simulate(
-    sv.MaskedNewton(rounds=2), sv.Sites([np.zeros((9, 1))], [np.ones(9)]), sv.graphs.complete(1), seed=0
-).privacy
+TWO_ROUNDS = sv.MaskedNewton(rounds=2)
+PRIVACY = TWO_ROUNDS.statement(TWO_ROUNDS.oracle(sv.Sites([np.zeros((9, 1))], [np.ones(9)]), sv.graphs.complete(1)))
 
 
 def model_of(schema=CLINIC, loss=None, classes=("well", "ill"), d=None, offset=0.0):
