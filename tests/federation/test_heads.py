@@ -119,8 +119,15 @@ async def stopping(tasks):
 # -- within a run -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("forgets", [False, True])
-@pytest.mark.parametrize("age", [(1, "reserved"), (1, "bound"), (2, "checkpointed"), (3, "in outbox"), (4, "absorbed")])
+AGES = [(1, "reserved"), (1, "bound"), (2, "checkpointed"), (3, "in outbox"), (4, "absorbed")]
+
+
+# With all of it on the relay, a site comes back from any age in the same way.
+@pytest.mark.parametrize(
+    ("age", "forgets"),
+    [(age, True) for age in AGES]
+    + [(age, False) if age in AGES[1:4:2] else pytest.param(age, False, marks=pytest.mark.slow) for age in AGES],
+)
 def test_a_copy_of_any_age_says_the_same_words_or_none(federation, age, forgets):
     """The folder is put back to that moment after round 4 was said; the relay has kept all of it, or shows none."""
     at, point = age
