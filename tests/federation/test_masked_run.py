@@ -394,11 +394,14 @@ def ended_with(federation, change):
         return result_of(federation.seat("berlin", stack))
 
 
+POINT = 5 + 15 + 1  # a model of five features, and the whitening of its gradient
+
+
 def moved_by(step):
     """The point of the second gradient is off by so much."""
 
     def change(kept):
-        arrays = unpack_arrays(kept[3], {"point": (5,), "value": (5,), "about": (2,)})
+        arrays = unpack_arrays(kept[3], {"point": (POINT,), "value": (5,), "about": (2,)})
         return kept | {3: pack_arrays(arrays | {"point": arrays["point"] + step})}
 
     return change

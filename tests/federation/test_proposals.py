@@ -27,6 +27,8 @@ STOP, GO_ON = (
 )
 BRISK = Pace(slice=0.3, server=5.0)
 
+POINT = 5 + 15 + 1  # numbers of a model of five features, and of the whitening of its gradient
+
 
 def made(lost=STOP, rounds=4, **terms):
     given = {"rounds": rounds, "epsilon": 1.5, "delta": 1e-5, "colluding": 1, "least_sites": 4 if terms else 5}
@@ -111,7 +113,7 @@ def test_a_proposal_is_made_of_public_numbers_and_signed_by_its_turn():
         for slot, data in world.sent:
             if slot.kind is Kind.POINT:
                 _, point = opened(federation, slot, data)
-                assert len(point.proposal.point) == (0 if slot.number == 1 else 5)
+                assert len(point.proposal.point) == (0 if slot.number == 1 else POINT)
 
 
 def test_a_version_that_differs_stops_everybody_before_the_first_sum():
@@ -167,7 +169,7 @@ def test_where_sites_may_be_dropped_a_bad_proposer_wastes_one_sum():
         lambda point: point._replace(heading=point.heading._replace(transcript=bytes(32))),
         lambda point: point._replace(heading=point.heading._replace(release=2, attempt=1)),
         lambda point: point._replace(heading=point.heading._replace(context=b"x" * 32)),
-        lambda point: point._replace(proposal=point.proposal._replace(point=np.full(5, 1e308))),
+        lambda point: point._replace(proposal=point.proposal._replace(point=np.full(POINT, 1e308))),
     ],
     ids=["version", "transcript", "turn", "context", "overflow"],
 )

@@ -44,7 +44,8 @@ def test_with_masked_sums_all_sites_tell_the_same():
     with Federation(sv.graphs.complete(5), SIZES, algorithm) as federation:
         notes, _, _ = run(federation)
         with federation.journal("berlin") as journal:
-            shapes = {"point": (5,), "value": (5,), "about": (2,)}
+            point = 5 + 15 + 1  # numbers of a model, and of the whitening of its gradient
+            shapes = {"point": (point,), "value": (5,), "about": (2,)}
             gradients = [unpack_arrays(data, shapes)["value"] for data in journal.sums()[1:]]
     told = [note.taken for note in notes.values()]
     assert all(other == told[0] for other in told)

@@ -48,7 +48,7 @@ def test_what_a_site_says_while_it_runs(folder, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     for words in (
         "run-1, site berlin", "round 2 of 9", "waiting in round 3", "waiting for oslo (silent for 0:00:12)",
-        "without rome since round 3", "spent epsilon 0.400001 of 2 at delta", "a run of epsilon 1.25",
+        "without rome since round 3", "spent epsilon 0.4 of 2 at delta", "a run of epsilon 1.25",
     ):  # fmt: skip
         assert words in shown, shown
     watcher.tell(events.ServerSilent(12.0))

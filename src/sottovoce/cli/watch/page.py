@@ -135,7 +135,7 @@ def _facts(stories: Sequence[SiteStory], terms: PageTerms | None) -> list[tuple[
 
 
 _OPENED = {
-    MASKED: "The norm of the gradient of the mean loss over all rows, as computed from the opened sums, with "
+    MASKED: "The norm of the gradient of the mean loss over all rows, as it was opened, in whitened coordinates, with "
     "their noise. The first sum, of second moments, is not drawn.",
     OWN_NOISE: "The norm of the mean of a site's own and its neighbours' models, as they were sent, with their noise.",
 }

@@ -71,8 +71,8 @@ class Taken(LogFields):
             at all sites.
         heard: digests of the messages of this round, the site's own among them, by sender, in hexadecimal.
         size: the norm of what was opened, with its noise: with masked sums the gradient of the mean loss over all rows,
-            otherwise the mean of the site's own and its neighbours' models. None for other sums, such as second
-            moments, and for a sum that was given up.
+            in the coordinates in which it was opened; otherwise the mean of the site's own and its neighbours' models.
+            None for other sums, such as second moments, and for a sum that was given up.
         given_up: masked sums that were given up until then. Their rounds open nothing, and do not count among the
             agreed ones.
     """

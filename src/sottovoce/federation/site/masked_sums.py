@@ -37,7 +37,7 @@ from sottovoce.privacy.books.book import Assumed, Cost
 from sottovoce.problem.answers import Answers
 from sottovoce.sums.descent import Fit
 from sottovoce.sums.program import HeldOut, LearntFrom, Opened, Question, Session
-from sottovoce.sums.questions import Gradient
+from sottovoce.sums.questions import Gradient, WhitenedGradient
 
 
 @final
@@ -321,7 +321,7 @@ class MaskedSums(SitePart):
 
         opened = await asyncio.to_thread(go_on)
         inner = opened.question.inner if isinstance(opened.question, HeldOut | LearntFrom) else opened.question
-        gradient = norm_of(opened.mean[:, 0]) if isinstance(inner, Gradient) else None
+        gradient = norm_of(opened.mean[:, 0]) if isinstance(inner, Gradient | WhitenedGradient) else None
         return AfterSum(witness, before.session, opened=pack(opened), gradient=gradient)
 
     async def confirm(self, process: Process, witness: Witness, policy: Policy) -> None:
