@@ -63,7 +63,10 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
         # The table above the lines says what holds if more sites collude.
         condition = f", if at most {algorithm.colluders(len(agreement.sites))} sites collude"
         shares = agreement.analysis.honest(len(agreement.sites))
-        share = f" before the first step, in the coordinates of the rows: one of at least {shares} shares that the colluding sites do not know"
+        share = (
+            f" before the first step, in the coordinates of the rows: one of at least {shares} shares that the "
+            "colluding sites do not know"
+        )
     lines = [
         f"Promise to every site{condition}: epsilon = {exactly(algorithm.epsilon)}, "
         f"delta = {exactly(algorithm.delta)}, for {privacy.unit}.",
