@@ -296,10 +296,32 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a Hessian moves by less than it does",
         "oracle/loss_sums.py",
-        "return bound * self.moments_sensitivity(rows)",
-        "return bound**2 * self.moments_sensitivity(rows)",
+        "found: Floats = bound * (times",
+        "found: Floats = bound**2 * (times",
         "tests/algorithms/test_inference.py::"
         "test_orthogonal_rows_at_the_zero_model_attain_the_sensitivity_of_hessians",
+    ),
+    Mutant(
+        "long rows count in full in a Hessian",
+        "oracle/loss_sums.py",
+        "return half(block.rows.moments(curvature.astype(np.float64, copy=False) * counted))",
+        "return half(block.rows.moments(curvature.astype(np.float64, copy=False) * counted**0))",
+        "tests/sums/test_questions.py::"
+        "test_no_unit_moves_a_sum_by_more_and_some_by_nearly_as_much[WhitenedHessian]",
+    ),
+    Mutant(
+        "coefficients are told in whitened coordinates",
+        "sums/inference.py",
+        "contrasts @ evidence.coordinates",
+        "contrasts",
+        "tests/algorithms/test_inference.py::test_errors_are_as_large_as_estimates_scatter",
+    ),
+    Mutant(
+        "what a coefficient is along a direction that noise hides is told",
+        "sums/inference.py",
+        "((1 - step.doubt[0]) * ((e.point",
+        "((1 - 0 * step.doubt[0]) * ((e.point",
+        "tests/algorithms/test_inference.py::test_where_noise_hides_a_direction_the_point_there_is_not_told",
     ),
     Mutant(
         "an evaluation protects one row of a person",
@@ -1319,8 +1341,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what goes with the Hessian of counts is not paid for",
         "oracle/loss_sums.py",
-        "return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)",
-        "return bound * square * (sqrt(2.0) * changed + rounding)",
+        "sqrt(2 + VARIATION**2) + 4 * rows * terms",
+        "sqrt(2.0) + 4 * rows * terms",
         "tests/algorithms/test_inference_of_counts.py::test_that_bound_is_attained",
     ),
     Mutant(
@@ -1427,15 +1449,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Hessians have 15 % less noise",
         "sums/questions.py",
-        "np.full((1, 1), site.hessian_sum_sensitivity(rows))",
-        "np.full((1, 1), 0.85 * site.hessian_sum_sensitivity(rows))",
+        "return site.whitened_hessian_sum_sensitivity(rows, self.whitening)",
+        "return 0.85 * site.whitened_hessian_sum_sensitivity(rows, self.whitening)",
         f"{_RELEASES}[inference, Hessian]",
     ),
     Mutant(
         "Hessians of counts have 45 % less noise",
         "sums/questions.py",
-        "np.full((1, 1), site.varied_hessian_sensitivity(rows))",
-        "np.full((1, 1), 0.55 * site.varied_hessian_sensitivity(rows))",
+        "return site.varied_hessian_sensitivity(rows, self.whitening)",
+        "return 0.55 * site.varied_hessian_sensitivity(rows, self.whitening)",
         f"{_RELEASES}[inference of counts]",
     ),
     Mutant(

@@ -17,6 +17,7 @@ from sottovoce.errors import InputError
 from sottovoce.estimators import PrivateLogisticRegression
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.row_sums import half, whole
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy import delta, epsilon
 from sottovoce.privacy.observers import weakened
 from sottovoce.sums.inference import CRITICAL, Evidence, infer
@@ -52,24 +53,29 @@ def test_the_sum_of_hessians_is_that_of_the_loss(sparse):
     algorithm = algorithm_of(colluding=None)
     held = sv.Sites([sp.csr_array(a) if sparse else a], [b])
     site = algorithm.oracle(held, sv.graphs.complete(1))
-    w, h = np.random.default_rng(1).normal(size=(1, D, 2)), 1e-5
-    found = whole(site.hessian_sum(w)[0].T)
+    rng, h = np.random.default_rng(1), 1e-5
+    u, A = rng.normal(size=(1, D, 2)), 0.3 * rng.normal(size=(D, D, 2))
+    whitening = Whitening(A + A.transpose(1, 0, 2) + np.eye(D)[..., None], np.full((1, 2), 0.6))
+    assert (whitening.counted(held.rows, np.ones((len(b), 1))) < 1).any()
+    found = whole(site.whitened_hessian_sum(u, whitening)[0].T)
     for j in range(D):
         step = np.zeros((1, D, 1))
         step[0, j] = h
-        slope = (site.gradient_sum(w + step) - site.gradient_sum(w - step)) / (2 * h)
+        sums = [site.whitened_gradient_sum(u + by, whitening) for by in (step, -step)]
+        slope = (sums[0] - sums[1]) / (2 * h)
         np.testing.assert_allclose(found[:, :, j], slope[0].T, rtol=1e-6, atol=1e-8)
 
 
 def moved(a, other, w, bound=1.0):
-    """By how much replacing the first row moves the sum of Hessians at w."""
+    """By how much replacing the first row moves the sum of Hessians at w, in coordinates that are those of the rows."""
     algorithm = algorithm_of(colluding=None)
     sums = []
     for first in (a, other):
         rows = np.vstack([first, np.full((3, 2), 0.1)])
         site = algorithm.oracle(sv.Sites([rows], [np.ones(4)], data_norm=bound), sv.graphs.complete(1))
-        sums.append(site.hessian_sum(np.asarray(w, dtype=float).reshape(1, 2, 1)))
-    return float(np.linalg.norm(sums[0] - sums[1])), site.hessian_sum_sensitivity(4)
+        still = Whitening(np.eye(2)[..., None], np.full((1, 1), bound))
+        sums.append(site.whitened_hessian_sum(np.asarray(w, dtype=float).reshape(1, 2, 1), still))
+    return float(np.linalg.norm(sums[0] - sums[1])), site.whitened_hessian_sum_sensitivity(4, still).item()
 
 
 def test_orthogonal_rows_at_the_zero_model_attain_the_sensitivity_of_hessians():
@@ -95,9 +101,9 @@ def test_the_hessian_and_the_last_gradient_carry_their_noise(k):
     algorithm, held = algorithm_of(), sites()
     site = algorithm.oracle(held, ALL)
     question, value, *_ = opened(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), RUNS)[k - 1]
-    exact = (site.hessian_sum if k == 4 else site.gradient_sum)(question.w[None])[0]
-    moves = site.hessian_sum_sensitivity(12 * N) if k == 4 else site.gradient_sum_sensitivity(question.w[None], 12 * N)
-    left = (value - exact) / np.ravel(algorithm.multipliers(site.n)[k - 1] * moves)
+    moves = question.sensitivity(site, 12 * N)
+    assert moves.shape == (1, RUNS)
+    left = (value - question.of(site, 12 * N)) / (algorithm.multipliers(site.n)[k - 1] * moves)
     assert accepts(left * math.sqrt(3 / 4))
     assert not accepts(left * math.sqrt(3 / 4) * 2 / 3)
 
@@ -183,16 +189,15 @@ def test_errors_are_as_large_as_estimates_scatter():
     """Over the noise of many runs on the same rows, around what the rows say without it."""
     a, b = table(8000, 1)
     exact, sampling = fitted(a, b)
-    results = [infer(replace(one, largest=0.5), np.eye(4)) for one in run(a, b, runs=300).evidence]
+    results = [infer(replace(one, largest=0.5), np.eye(4)) for one in run(a, b, runs=300, epsilon=0.35).evidence]
     far = np.array([one.values for one in results]) - exact
     meant = np.sqrt(np.median([one.errors**2 for one in results], axis=0) - sampling**2)
     assert all(one.identified.all() for one in results)
-    over = meant / far.std(axis=0)  # errors are those of the least information that noise leaves possible
-    assert (over > 0.9).all()
+    over = meant / far.std(axis=0)
+    assert (over > 0.8).all()
     assert (over < 1.35).all()
     assert (np.abs(far.mean(axis=0)) < 0.3 * meant).all()
-    ignoring = [math.sqrt(np.diag(np.linalg.inv(e.hessian))[0] / e.rows) for e in run(a, b).evidence]
-    assert far[:, 0].std() > 1.2 * ignoring[0]  # the noise alone is more than who leaves it out would say of all
+    assert far[:, 0].std() > 1.2 * sampling[0]  # the noise alone is more than who leaves it out would say of all
 
 
 def test_columns_that_are_the_same_are_not_identified_and_spoil_no_other():
@@ -206,9 +211,39 @@ def test_columns_that_are_the_same_are_not_identified_and_spoil_no_other():
     assert abs(together.values[0] - 2 * (TRUTH[1] + TRUTH[2])) < 5 * together.errors[0]
 
 
-def test_too_little_budget_identifies_nothing():
+def test_too_little_budget_identifies_nothing_and_intervals_are_wide_enough():
     a, b = table(500, 4)
-    assert not any(infer(e, np.eye(4)).identified.any() for e in run(a, b, runs=20, epsilon=0.2).evidence)
+    found = [infer(replace(e, largest=0.5), np.eye(4)) for e in run(a, b, runs=40, epsilon=0.2).evidence]
+    assert not any(one.identified.any() for one in found)
+    far = np.array([np.abs(one.values - TRUTH) / one.errors for one in found])
+    assert np.isfinite(far).all()
+    assert np.mean(far < CRITICAL) > 0.9
+
+
+def test_a_direction_that_noise_hides_is_told_with_what_coefficients_usually_are():
+    """Two columns that are all but the same: of their difference nothing is known, so it is within what is usual."""
+    rng = np.random.default_rng(7)
+    x = rng.uniform(-1, 1, size=(20_000, 2))
+    a = np.column_stack([x, x[:, 1] + 1e-3 * rng.normal(size=len(x)), np.ones(len(x))]) / 2.1
+    z = a @ (2.1 * np.array([1.0, 0.8, -0.3, -0.4]))
+    b = np.where(rng.random(len(x)) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
+    found = [infer(replace(e, largest=1 / 2.1), np.eye(4) / 2.1) for e in run(a, b, runs=20, epsilon=2.0).evidence]
+    assert not any(one.identified[[1, 2]].any() for one in found)
+    assert all(one.identified[[0, 3]].all() for one in found)
+    errors = np.array([one.errors for one in found])
+    assert (errors[:, 1:3] > 0.5).all()
+    assert (errors[:, 1:3] < 50).all()
+    assert np.mean([np.abs(one.values - [1.0, 0.8, -0.3, -0.4]) < CRITICAL * one.errors for one in found]) > 0.9
+
+
+def test_where_noise_hides_a_direction_the_point_there_is_not_told():
+    """The descent came to 5 there, by noise alone."""
+    evidence = Evidence(np.array([1.0, 5.0]), np.zeros(2), np.diag([0.2, 0.0]), 1e-4, 1e-3, 10_000)
+    found = infer(evidence, np.eye(2))
+    np.testing.assert_allclose(found.values, [1.0, 0.0], atol=1e-12)
+    assert found.identified.tolist() == [True, False]
+    assert found.errors[0] < 0.1
+    assert found.errors[1] > 1.0
 
 
 def test_the_same_numbers_give_the_same_table_in_any_unit():

@@ -79,8 +79,8 @@ def test_one_draw_for_all_sums_is_found_out(monkeypatch):
     [
         ("shared noise, second moments", "moments_sensitivity", 0.85),
         ("shared noise, gradients", "whitened_gradient_sum_sensitivity", 0.85),
-        ("inference, Hessian", "hessian_sum_sensitivity", 0.85),
-        ("inference, gradients", "gradient_sum_sensitivity", 0.85),
+        ("inference, Hessian", "whitened_hessian_sum_sensitivity", 0.85),
+        ("inference, gradients", "whitened_gradient_sum_sensitivity", 0.85),
         ("inference of counts", "varied_hessian_sensitivity", 0.55),  # these tables move it by 0.7 of it, in the mean
         ("weights", "whitened_gradient_sum_sensitivity", 0.85),
         ("exposures", "whitened_gradient_sum_sensitivity", 0.85),

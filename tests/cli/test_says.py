@@ -281,7 +281,7 @@ def test_show_and_report_with_inference_say_nothing_that_it_withholds(counted, t
     text = words(cli("show", file)[1])
     assert "std err" in text
     assert "rate ratio" in text
-    assert f"no numbers are shown: {hidden.name}" in text
+    assert f"Nothing can be said of these at this budget: {hidden.name}" in text
     assert f"{known.estimate:.4g}" in text
     assert f"{bare:+.4g}" not in text
     assert NO_ERRORS not in text

@@ -30,6 +30,7 @@ from sottovoce.estimators import (
 )
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy import delta
 from sottovoce.problem import figures
 from sottovoce.problem.factors import Factors, stacked
@@ -137,9 +138,10 @@ def test_a_weight_of_two_is_the_row_twice():
     once = sv.Sites([a], [b], factors=[Factors.of(weights=v, weight_bound=2.0)])
     again = sv.Sites([np.vstack([a, a[twice]])], [np.concatenate([b, b[twice]])])
     w, full = rng.normal(size=(1, 4, 1)), sv.graphs.complete(1)
+    still = Whitening(np.eye(4)[..., None], np.full((1, 1), 1e3))  # in which all rows are short
     ours, theirs = (sv.MaskedNewton(rounds=3).oracle(sites, full) for sites in (once, again))
     for of in (lambda s: s.gradient_sum(w), lambda s: s.moments(True), lambda s: s.moments(False),
-               lambda s: s.hessian_sum(w), lambda s: s.cross_moments()):  # fmt: skip
+               lambda s: s.whitened_hessian_sum(w, still), lambda s: s.cross_moments()):  # fmt: skip
         np.testing.assert_allclose(2 * of(ours), of(theirs), rtol=1e-12)
 
 
@@ -177,15 +179,15 @@ def test_no_row_with_its_weight_moves_a_sum_by_more(seed):
     labels = np.concatenate(labels_for(loss, rng, [a]))
     exposures = 10.0 ** rng.uniform(-9, 0, 2) if isinstance(loss, sv.losses.Poisson) else None
     factors = Factors.of(weights=10.0 ** rng.uniform(-9, 0, 2), exposures=exposures)
-    sums = []
+    sums, still = [], Whitening(np.eye(4)[..., None], np.ones((1, 1)))
     for j in range(2):
         held = sv.Sites([a[[j]]], [labels[[j]]], factors=[factors[[j]]])
         site = sv.MaskedNewton(loss=loss, rounds=3).oracle(held, sv.graphs.complete(1))
-        hessian = site.hessian_sum(w) if loss.outputs == 1 else np.zeros(1)
+        hessian = site.whitened_hessian_sum(w, still) if loss.outputs == 1 else np.zeros(1)
         sums.append((site.gradient_sum(w), site.moments(True), site.cross_moments(), hessian))
     bounds = (
         site.gradient_sum_sensitivity(w, 1).item(), site.moments_sensitivity(1), site.cross_moments_sensitivity(1),
-        site.hessian_sum_sensitivity(1),
+        site.whitened_hessian_sum_sensitivity(1, still).item(),
     )  # fmt: skip
     for one, other, bound in zip(*sums, bounds, strict=True):
         assert np.linalg.norm(one - other) <= bound

@@ -11,18 +11,19 @@ import sottovoce as sv
 from helpers.sums import begun, opened, same_question
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.sums.curvature import WIDEST_MATRIX
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces
 from sottovoce.sums.program import Ask, AtPoint, HeldOut, LearntFrom, Opened, Question, Session, asking
 from sottovoce.sums.questions import (
-    CountHessian,
     CrossMoments,
     DiagonalMoments,
     Gradient,
-    Hessian,
     Moments,
+    WhitenedCountHessian,
     WhitenedGradient,
+    WhitenedHessian,
 )
 
 SIZES, P, RUNS = (31, 8, 40), 4, 2
@@ -39,7 +40,8 @@ ANALYSES = {
 }
 KINDS = {
     "second moments": (Moments, DiagonalMoments, CrossMoments), "descent": (Gradient, WhitenedGradient),
-    "Hessian": (Hessian, CountHessian), "last gradient": (Gradient,), "evaluation": (ScorePlaces, ScoreCounts),
+    "Hessian": (WhitenedHessian, WhitenedCountHessian), "last gradient": (WhitenedGradient,),
+    "evaluation": (ScorePlaces, ScoreCounts),
 }  # fmt: skip
 
 
@@ -234,7 +236,9 @@ def test_questions_are_the_same_bit_by_bit():
     assert same_question(Gradient(w), Gradient(w.copy()))
     assert same_question(Moments(), Moments())
     assert not same_question(Moments(), DiagonalMoments())
-    assert not same_question(Gradient(w), Hessian(w))
+    A = Whitening(np.eye(2)[..., None], np.ones((1, 1)))
+    assert not same_question(WhitenedGradient(w, A), WhitenedHessian(w, A))
+    assert not same_question(WhitenedHessian(w, A), WhitenedHessian(w, Whitening(np.nextafter(A.A, 1), A.c)))
     assert not same_question(Gradient(w), Gradient(np.nextafter(w, 1)))
     assert not same_question(Gradient(0 * w), Gradient(-0.0 * w))
     assert same_question(Gradient(w * np.nan), Gradient(w * np.nan))

@@ -16,13 +16,13 @@ from sottovoce.problem.factors import Factors
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces, room
 from sottovoce.sums.program import HeldOut, LearntFrom, Question
 from sottovoce.sums.questions import (
-    CountHessian,
     CrossMoments,
     DiagonalMoments,
     Gradient,
-    Hessian,
     Moments,
+    WhitenedCountHessian,
     WhitenedGradient,
+    WhitenedHessian,
 )
 
 RUNS, DRAWS = 2, 150
@@ -111,11 +111,11 @@ def counts(a):
     return ScoreCounts(places(a), placed, int(a.rng.integers(1, 12)))
 
 
-def whitening(a):
+def whitening(a, diagonal=0.3):
     """Coordinates of any kind, also such as no second moments say. Rows along an axis may be as long as c, or not."""
     stretched = 10.0 ** a.rng.uniform(-2, 2, size=(a.p, RUNS)) * a.rng.choice([-1.0, 1.0], size=(a.p, RUNS)) / a.bound
     c = a.bound * np.abs(stretched[:1]) * a.rng.choice([-1.0, 0.1, 1.0, 1.0, 3.0], size=(1, RUNS))
-    if a.rng.random() < 0.3:
+    if a.rng.random() < diagonal:
         return Whitening(stretched, c)
     turns = [
         np.linalg.qr(a.rng.normal(size=(a.p, a.p)))[0] if a.rng.random() < 0.5 else np.eye(a.p) for _ in range(RUNS)
@@ -124,10 +124,10 @@ def whitening(a):
     return Whitening((A + A.transpose(1, 0, 2)) / 2, c)
 
 
-def whitened(a):
+def whitened(kind, a, diagonal=0.0):
     """At a model that is large or small in whitened coordinates."""
-    found = whitening(a)
-    return WhitenedGradient(a.model() * a.bound / found.c, found)
+    found = whitening(a, diagonal)
+    return kind(a.model() * a.bound / found.c, found)
 
 
 # How each is drawn, and of which losses.
@@ -137,9 +137,9 @@ ASKED = {
     DiagonalMoments: (lambda _: DiagonalMoments(), ANY_LOSS),
     CrossMoments: (lambda _: CrossMoments(), (sv.losses.Huber(2.0),)),
     Gradient: (lambda a: Gradient(a.model()), ANY_LOSS),
-    WhitenedGradient: (whitened, ANY_LOSS),
-    Hessian: (lambda a: Hessian(a.model()), (*SMOOTH, *COUNTS)),
-    CountHessian: (lambda a: CountHessian(a.model()), COUNTS),
+    WhitenedGradient: (lambda a: whitened(WhitenedGradient, a, 0.3), ANY_LOSS),
+    WhitenedHessian: (lambda a: whitened(WhitenedHessian, a), (*SMOOTH, *COUNTS)),
+    WhitenedCountHessian: (lambda a: whitened(WhitenedCountHessian, a), COUNTS),
     ScorePlaces: (places, ANY_LOSS),
     ScoreCounts: (counts, ANY_LOSS),
 }

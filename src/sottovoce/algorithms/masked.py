@@ -27,12 +27,13 @@ from sottovoce.sums.curvature import WIDEST_MATRIX
 from sottovoce.sums.descent import SHORT_STEP, STEP, Fit, descend
 from sottovoce.sums.program import HeldOut, Known, LearntFrom, Line, Program, asking
 from sottovoce.sums.standard_errors import VARIED, standard_errors
+from sottovoce.sums.whitening import TO_INFER, TO_PREDICT
 from sottovoce.tally.evaluation import COUNTED_ALIKE
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.05  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
 # With inference, the parts of it for moments, all gradients of the descent, the Hessian and the last gradient.
-INFERENCE = (0.05, 0.25, 0.30, 0.40)
+INFERENCE = (0.05, 0.25, 0.15, 0.55)
 # Gradients that are asked for where nobody says how many: FEW noise^-FALL, for p > WIDE times sqrt(p / WIDE), at least
 # WALK sqrt(p), within the bounds.
 FEW, FALL, WIDE, WALK = 2.5, 0.2, 50, 1.2
@@ -139,7 +140,7 @@ class MaskedNewton(Analysis):
     @property
     def _whitened(self) -> bool:
         """True if gradients have noise in the shape of the rows: where they are not clipped in other coordinates."""
-        return self.max_grad_norm is None and not self.inference
+        return self.max_grad_norm is None
 
     @property
     def _gradients(self) -> int:
@@ -157,7 +158,7 @@ class MaskedNewton(Analysis):
         lines += self._gradients * [Line(DESCENT, d, point, descent / max(self._gradients, 1))]
         if self.inference:
             varied = VARIED if isinstance(self.loss, Poisson) else 0
-            lines += [Line(HESSIAN, half + varied, d, hessian), Line(LAST, d, d, last)]
+            lines += [Line(HESSIAN, half + varied, point, hessian), Line(LAST, d, point, last)]
         if self.evaluate is not None:
             sizes = zip(evaluating.room(self.loss), evaluating.dealt(self.evaluate), strict=True)
             lines += [Line(EVALUATION, numbers, d, part) for numbers, part in sizes]
@@ -178,15 +179,12 @@ class MaskedNewton(Analysis):
         penalty = self.lam * self.regulariser.l2
         if not self.inference:
             alpha = SHORT_STEP if self.loss.fully_curved else STEP
-            found = yield from descend(
-                self.loss, known, self._gradients, penalty=penalty, alpha=alpha, whitened=self._whitened
-            )
+            shape = TO_PREDICT if self._whitened else None
+            found = yield from descend(self.loss, known, self._gradients, penalty=penalty, alpha=alpha, long_rows=shape)
             return found.fit
         # Without a regulariser: coefficients are those of the likelihood, and one Newton step from the optimum of
         # another objective does not get there.
-        found = yield from descend(
-            self.loss, known, self._gradients, penalty=0.0, alpha=SHORT_STEP, whitened=self._whitened
-        )
+        found = yield from descend(self.loss, known, self._gradients, penalty=0.0, alpha=SHORT_STEP, long_rows=TO_INFER)
         return (yield from standard_errors(self.loss, known, found, penalty=penalty))
 
     # -- public numbers -----------------------------------------------------------------------------------------------

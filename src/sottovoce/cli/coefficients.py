@@ -22,7 +22,7 @@ def coefficients(
     """Show every coefficient with standard error, interval, z, p and odds or rate ratio, in the units of the columns.
 
     Standard errors and intervals cover sampling error and privacy noise. Coefficients that are not identified at this
-    budget are named without numbers. The model must have been trained for it:
+    budget are marked: their intervals are wide. The model must have been trained for it:
     sottovoce train --inference.
     """
     from sottovoce.cli.output import print_json, show

@@ -55,7 +55,7 @@ def _facts(model: "Model") -> dict[str, Any]:
     return {
         **plain(model),
         "label": None if model.schema is None else model.schema.label,
-        # Where it is known how sure they are, they come with that, and what is not identified has no numbers.
+        # Where it is known how sure they are, they come with that.
         "coefficients": coefficients(model) if table is None else None,
         "inference": table,
         "uncertainty": NO_ERRORS if table is None else None,

@@ -15,7 +15,7 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.oracle.kernels.spread import KNOTS, Spread, knots_of
-from sottovoce.oracle.row_sums import RowSums, half, summation_error
+from sottovoce.oracle.row_sums import RowSums, half, summation_error, whole
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.problem.losses import Loss, Poisson, expect_one_output
 from sottovoce.problem.sites import NORM_SLACK, Sites
@@ -189,23 +189,31 @@ class LossSums(RowSums):
                 "is clipped in the coordinates of the rows may be longer in others. Use `gradient_sum`."
             )
 
-    def hessian_sum(self, w: Array) -> Array:
-        """The `half` of the sum of all records' Hessians u phi'' a a^T at one public model: (1, d, runs) -> (1, d (d +
-        1) / 2, runs). For losses of one output whose curvature is bounded.
+    def whitened_hessian_sum(self, u: Array, whitening: Whitening) -> Array:
+        """The `half` of the sum of all records' Hessians in whitened coordinates, A f phi'' a a^T A, where long rows
+        count less (`Whitening`), at a public model u in the same coordinates: (1, d, runs) -> (1, d (d + 1) / 2, runs).
+        For losses of one output whose curvature is bounded, and whole matrices A.
 
-        Formal guarantees: whatever w is, 0 <= phi'' <= L as computed, the smoothness of the loss.
+        Formal guarantees: whatever A and u are, 0 <= phi'' <= L as computed, the smoothness of the loss, and f |A a|^2
+        is at most c^2.
         """
         expect_one_output(self.loss, "A sum of Hessians")
         most = self.loss.smoothness_bound
         assert most is not None  # the caller has checked
 
-        def of_block(model: Floats, block: Sites) -> Floats:
-            z = self._finite_predictions(model, block)
-            curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
-            return half(block.rows.moments(block.factors.weighed(curvature.astype(np.float64, copy=False))))
+        def of_run(run: int) -> Floats:
+            one, A = whitening.of_run(run), whitening.A[:, :, run]
+            model = one.times(u[0, :, run : run + 1].astype(np.float64, copy=False))[:, 0]
 
-        models = w[0].astype(np.float64, copy=False).T
-        return np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)[None]
+            def of_block(block: Sites) -> Floats:
+                z = self._finite_predictions(model, block)
+                curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
+                counted = one.counted(block.rows, block.factors.weighed(np.ones((len(z), 1))))[:, 0]
+                return half(block.rows.moments(curvature.astype(np.float64, copy=False) * counted))
+
+            return half(A @ whole(self.summed(of_block)[None])[0] @ A)
+
+        return np.stack([of_run(run) for run in range(u.shape[2])], axis=1)[None]
 
     def _finite_predictions(self, w: Floats, block: Sites) -> Floats:
         """Predictions (rows,) of a public model (d,) for the rows of a block, finite whatever the model is."""
@@ -213,39 +221,48 @@ class LossSums(RowSums):
             z: Array = block.factors.shifted(block.rows.predict(w[None, :, None])[:, 0])
         return settled(z).astype(np.float64, copy=False)
 
-    def hessian_sum_sensitivity(self, rows: int) -> float:
-        """The l2 sensitivity of `hessian_sum` to one row replaced: L times that of `moments`."""
-        bound = self.loss.smoothness_bound
-        assert bound is not None
-        return bound * self.moments_sensitivity(rows)
+    def whitened_hessian_sum_sensitivity(self, rows: int, whitening: Whitening) -> Floats:
+        """The l2 sensitivity of `whitened_hessian_sum` to one row replaced: sqrt(2) L c^2, times the rows of a person
+        if people are protected, plus rounding: (1, runs).
+        """
+        return self._hessian_moves(rows, whitening, sqrt(2.0))
 
-    def variation_sum(self, w: Array) -> Array:
-        """Two sums over all rows of counts at one public model: of (count - mean)^2 / most^2, times `VARIATION`, and of
-        mean / most. Both are times L B^2, for one release together with `hessian_sum`: (1, d, runs) -> (1, 2, runs).
+    def variation_sum(self, u: Array, whitening: Whitening) -> Array:
+        """Two sums over all rows of counts at one public model in whitened coordinates: of (count - mean)^2 / most^2,
+        times `VARIATION`, and of mean / most. Both are times L c^2, for one release together with
+        `whitened_hessian_sum`; all rows count once: (1, d, runs) -> (1, 2, runs).
         """
         loss = self.loss
         assert isinstance(loss, Poisson)  # the caller has checked
-        unit = loss.smoothness_bound * self.sites.data_norm**2
 
         def of_block(model: Floats, block: Sites) -> Floats:
             z = self._finite_predictions(model, block)
             off = loss.slope(z, block.labels, loss.theta) / loss.most
             rows = np.stack([VARIATION * off**2, loss.predict(z) / loss.most])
-            sums: Floats = unit * rows.sum(axis=1)
+            sums: Floats = rows.sum(axis=1)
             return sums
 
-        models = w[0].astype(np.float64, copy=False).T
-        return np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)[None]
+        models = whitening.times(u[0].astype(np.float64, copy=False)).T
+        found = np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)
+        return (loss.smoothness_bound * whitening.c**2 * found)[None]
 
-    def varied_hessian_sensitivity(self, rows: int) -> float:
-        """The l2 sensitivity of `hessian_sum` and `variation_sum` together to one row replaced: 1.5 L B^2
-        (docs/proofs/inference.md, Lemma 3), times the rows of a person if people are protected, plus rounding.
+    def varied_hessian_sensitivity(self, rows: int, whitening: Whitening) -> Floats:
+        """The l2 sensitivity of `whitened_hessian_sum` and `variation_sum` together to one row replaced: 1.5 L c^2
+        (docs/proofs/inference.md, Lemma 3), times the rows of a person if people are protected, plus rounding: (1,
+        runs).
         """
-        square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
-        rounding = 3 * rows * float(summation_error(np.asarray(float(rows))))
-        bound = self.loss.smoothness_bound
+        terms = float(summation_error(np.asarray(float(rows))))
+        return self._hessian_moves(rows, whitening, sqrt(2 + VARIATION**2) + 4 * rows * terms)
+
+    def _hessian_moves(self, rows: int, whitening: Whitening, times: float) -> Floats:
+        """`times` L c^2 for every row that changes, plus the rounding of a sum that A stretches: (1, runs)."""
+        bound, norm = self.loss.smoothness_bound, self.sites.data_norm * (1 + NORM_SLACK)
         assert bound is not None
-        return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)
+        changed, terms = self.changed_in_sum(rows), float(summation_error(np.asarray(float(rows))))
+        square = whitening.length**2 * (1 + norm * whitening.rounding) ** 2 * (1 + NORM_SLACK)
+        stretched = norm**2 * whitening.norm * (whitening.norm * terms + 2 * whitening.length * whitening.rounding)
+        found: Floats = bound * (times * changed * square + 2 * rows * stretched)
+        return found
 
 
 def refuse_single(dtype: str) -> None:

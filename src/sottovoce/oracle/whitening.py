@@ -56,6 +56,10 @@ class Whitening:
         A[i, j] = A[j, i] = numbers[:-1]
         return Whitening(A, numbers[-1:])
 
+    def of_run(self, run: int) -> "Whitening":
+        """That of one run."""
+        return Whitening(self.A[..., run : run + 1], self.c[:, run : run + 1])
+
     def times(self, v: Floats) -> Floats:
         """A v, for every output: (d, runs) -> (d, runs)."""
         return self._applied(self.A, v)
@@ -68,8 +72,8 @@ class Whitening:
     def _applied(A: Floats, v: Floats) -> Floats:
         parts = v.reshape(len(A), -1, v.shape[1])
         found = A[:, None, :] * parts if A.ndim == 2 else np.einsum("ijr,jor->ior", A, parts, optimize=True)
-        flat: Floats = found.reshape(v.shape)
-        return flat
+        # In one order in memory, as after a journal was read: another order would round differently.
+        return np.ascontiguousarray(found).reshape(v.shape)
 
     @cached_property
     def _inverse(self) -> Floats:

@@ -33,13 +33,14 @@ from typing import NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Floats
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.problem.losses import Loss
 from sottovoce.sums.curvature import TINY, WIDEST_MATRIX, Curvature
 from sottovoce.sums.evaluating import OpenedEvaluation
 from sottovoce.sums.inference import Evidence
 from sottovoce.sums.program import Ask, Known, Program
 from sottovoce.sums.questions import DiagonalMoments, Gradient, Moments, WhitenedGradient
-from sottovoce.sums.whitening import whitening_of
+from sottovoce.sums.whitening import LongRows, whitening_of
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
@@ -78,6 +79,7 @@ class Descent(NamedTuple):
     bend: Floats  # (1, runs)
     L: float
     penalty: float  # lam l2
+    whitening: Whitening | None = None  # as all sites took it; None for round noise
     heard: tuple[Heard, ...] = ()
 
     @property
@@ -88,24 +90,33 @@ class Descent(NamedTuple):
         return np.maximum(self.L * filled + self.penalty, TINY)
 
     @property
+    def gathered(self) -> Heard:
+        """The mean of all gradients, and of their points. Those far from w weigh less: the curvature is another."""
+        M, w = self.M, self.w
+        outputs = len(w) // len(M.values)
+        variance = outputs * np.sum(M.values * self.unit / self.scale**2, axis=0, keepdims=True)
+        weights = [1 / np.maximum(h.std**2 * variance + APART * M.product(h.y - w, h.y - w), TINY) for h in self.heard]
+        most = np.maximum.reduce(weights)  # so that they may be added
+        weights = [weight / most for weight in weights]
+        weights = [weight / sum(weights) for weight in weights]
+        y, G = (sum(u * part for u, part in zip(weights, parts, strict=True))
+                for parts in ([h.y for h in self.heard], [h.G for h in self.heard]))  # fmt: skip
+        return Heard(y, G, np.sqrt(sum((u * h.std) ** 2 for u, h in zip(weights, self.heard, strict=True))))
+
+    @property
     def fit(self) -> Fit:
         """The model that all gradients together say, if no further sum is opened."""
         if not self.heard:
             return Fit(self.w, self.w)
-        M, w, scale = self.M, self.w, self.scale
-        outputs = len(w) // len(M.values)
-        variance = outputs * np.sum(M.values * self.unit / scale**2, axis=0, keepdims=True)
-        weights = [1 / np.maximum(h.std**2 * variance + APART * M.product(h.y - w, h.y - w), TINY) for h in self.heard]
-        most = np.maximum.reduce(weights)  # so that they may be added
-        weights = [weight / most for weight in weights]
-        y, g = (sum(u * part for u, part in zip(weights, parts, strict=True)) / sum(weights)
-                for parts in ([h.y for h in self.heard], [h.G for h in self.heard]))  # fmt: skip
-        x = (y + w) / 2
-        model = x - M.divide(g + self.L * self.bend * M.times(x - y) + self.penalty * x, scale)
+        M, (y, G, _) = self.M, self.gathered
+        x = (y + self.w) / 2
+        model = x - M.divide(G + self.L * self.bend * M.times(x - y) + self.penalty * x, self.scale)
         return Fit(self.total / len(self.heard), model)
 
 
-def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: float, whitened: bool) -> Program[Descent]:
+def descend(
+    loss: Loss, known: Known, steps: int, *, penalty: float, alpha: float, long_rows: LongRows | None
+) -> Program[Descent]:
     """Open second moments, then take a step for each of `steps` gradients.
 
     Args:
@@ -114,7 +125,7 @@ def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: floa
         steps: number of gradients.
         penalty: lam l2, curvature of the regulariser.
         alpha: length of the steps.
-        whitened: True for noise in the shape of the second moments; False for round noise.
+        long_rows: how much less they may count, with noise in the shape of the second moments. None: noise is round.
     """
     L = loss.smoothness_bound
     assert L is not None  # refused when the analysis was made
@@ -123,12 +134,12 @@ def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: floa
     opened = yield Ask(Moments() if full else DiagonalMoments(), Fit(start, start))
     M = Curvature.of(opened, known.features)
     whitening = None
-    if whitened:
+    if long_rows is not None:
         alone = known.noise[1] / math.sqrt(steps) * known.changed * math.sqrt(len(start)) / opened.rows
-        whitening = whitening_of(M, known.data_norm, alone)
+        whitening = whitening_of(M, known.data_norm, alone, long_rows)
     least = LEAST_BEND if full else LEAST_BEND / known.features  # a diagonal may bound far too much
     bent = bound = np.zeros((1, runs))  # curvature along the way: as measured, and as L M^ bounds it
-    at = Descent(start, start, M, M.seen(whitening), np.ones((1, runs)), L, penalty)
+    at = Descent(start, start, M, M.seen(whitening), np.ones((1, runs)), L, penalty, whitening)
     before = start
     for _ in range(steps):
         y = at.w + MOMENTUM * (at.w - before)
@@ -146,7 +157,7 @@ def descend(loss: Loss, known: Known, steps: int, *, penalty: float, alpha: floa
             bent = MEMORY * bent + _dot(G - at.heard[-1].G, way)
             bound = MEMORY * bound + L * M.product(way, way)
         bend = np.where(bound > 0, np.clip(bent / np.where(bound > 0, bound, 1.0), least, 1.0), 1.0)
-        before, at = at.w, at._replace(bend=bend, heard=(*at.heard, Heard(y, G, opened.mean_std)))
+        before, at = at.w, at._replace(bend=bend, whitening=whitening, heard=(*at.heard, Heard(y, G, opened.mean_std)))
         g = G + penalty * y
         step = alpha * M.divide(g, at.scale)
 

@@ -13,22 +13,20 @@ directions too, and what of d^2 its own variance explains is taken off, directio
 
 **Directions that noise hides.** An eigenvalue of H below `FLOOR` times the edge of the noise's spectrum may be
 anything. It is raised to that floor, so the step stops short there, and the model may lie off by what it is along that
-direction: supposed as large as it is along the others in the mean. That is one more variance.
+direction: supposed as large as it is along the others in the mean, or as usual coefficients are. That is one more
+variance.
 
 **Calibration.** All this is to first order in the noise of H. How far off it is for each coefficient, a parametric
 bootstrap says: the released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched or
 shrunk to what is found.
 
-**Least information.** Who is shown only where H tells much information is shown where noise made it look more, or where
-H was taken at a model too near 0. So errors are those of less: of one standard deviation of the noise in it less, and
-of what the Hessian may have changed between its point and one standard deviation of the noise beyond the estimate. The
-part of the step that such a change explains is added as its remainder.
-
 **Identified** is a combination c of coefficients if its information, 1 / c^T H^-1 c, is at least `INFORMATION` times
 the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, if at most `HIDDEN` of its variance is
-supposed, and if the Hessian, taken elsewhere, can have changed by no more than a factor e^`BENT` on the way. Nothing is
-said of others: a direction in which the rows say nothing looks, through noise, as if they said a little, and one in
-which classes are nearly separate as if they said much. Proofs and measurements: docs/proofs/inference.md.
+supposed, and if the Hessian, taken elsewhere, can have changed by no more than a factor e^`BENT` on the way. Others
+have an interval as well, which rests on what is supposed: a direction in which the rows say nothing looks, through
+noise, as if they said a little, and one in which classes are nearly separate as if they said much. Their errors are
+multiplied by what the Hessian may have changed between its point and the estimate. Proofs and measurements:
+docs/proofs/inference.md.
 """
 
 import math
@@ -44,19 +42,20 @@ LEVEL = 0.95  # of all intervals
 CRITICAL = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 INFORMATION = 7.0  # over the noise in it, from which on a coefficient is called identified
 FLOOR = 0.5  # times the edge of the noise spectrum, sqrt(2 p) s_h: smaller eigenvalues may be anything
-SUPPOSED = 1.0  # times the usual size of the model: what it may be along a direction that noise hides
+USUAL = 2.0  # a coefficient over the range of its column, in log-odds, if nothing is known of it
 HIDDEN = 0.4  # of a coefficient's variance may come from there
 DRAWS, FEWEST_DRAWS, WORK = 400, 100, 4e8  # of the bootstrap; fewer for wide tables, whose matrices take p^3 steps
 SEED = 0  # of its draws: the same released numbers give the same table
-BENT = 0.5  # in logarithms: how much the Hessian may have changed between its point and the optimum
+BENT, MOST_BENT = 0.5, 20.0  # in logarithms: how much the Hessian may have changed between its point and the optimum
 SWEEPS = 8  # of taking off what is noise in d
+TINY = np.finfo(np.float64).tiny
 EXACT = 1e-9  # of the largest eigenvalue: without noise, information below is rounding
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What one run has released for inference, over N. p coefficients, in the units that were learnt in.
+    """What one run has released for inference, over N. p coefficients, in the coordinates in which noise is round.
 
     Args:
         point: w, where the last gradient was taken.
@@ -70,7 +69,11 @@ class Evidence:
         squares: of squares alone: the mean of b^2, with noise.
         hessian_point: where the Hessian was taken. None: it is the same everywhere, as for squares.
         moments: the mean of a a^T, with noise; needed beside a point.
-        largest: a public bound on every number of a row. Where none is known for single ones, that on its norm.
+        coordinates: A, symmetric: the coefficients in the units that were learnt in are A w, and a row there is A^-1 a.
+            None: they are the same.
+        largest: a public bound on every number of a row in those units. Where none is known for single ones, that on
+            its norm.
+        least: how often a row counts at least: less than 1 if long ones count less.
         exponential: True if the logarithm of phi'' is z itself, as for counts.
         together: how many rows may be one person's, and so alike: their gradients add up, at worst, to as many times
             the variance of single rows.
@@ -86,8 +89,10 @@ class Evidence:
     squares: float | None = None
     hessian_point: Floats | None = None
     moments: Floats | None = None
+    coordinates: Floats | None = None
     largest: float = 1.0
     together: int = 1
+    least: float = 1.0
     exponential: bool = False
 
     @property
@@ -97,7 +102,9 @@ class Evidence:
 
 
 class Estimates(NamedTuple):
-    """Of some combinations of coefficients, one entry each. Where `identified` is False the others mean nothing."""
+    """Of some combinations of coefficients, one entry each. Where `identified` is False errors rest on what is supposed
+    of directions that noise hides.
+    """
 
     values: Floats
     errors: Floats  # standard errors: value +- CRITICAL error is the interval
@@ -116,29 +123,53 @@ class _Step(NamedTuple):
 
 
 def infer(evidence: Evidence, contrasts: Floats) -> Estimates:
-    """Estimates of the combinations C theta, for the rows of C: (combinations, p)."""
+    """Estimates of the combinations C theta, for the rows of C: (combinations, p), theta in the units that were learnt
+    in.
+    """
+    sizes = np.maximum(np.linalg.norm(contrasts, axis=1), TINY)
+    contrasts = contrasts if evidence.coordinates is None else contrasts @ evidence.coordinates
     hessian, gradient = evidence.hessian[None], evidence.gradient[None]
-    first = _newton(evidence, hessian, gradient, 0.0)
-    # The size of the model along a direction that noise hides: a multiple of its root mean square along the others.
-    along, seen = (evidence.point - first.d[0]) @ first.vectors[0], 1 - first.doubt[0]
-    size = SUPPOSED * math.sqrt(float(np.sum(seen * along**2)) / max(float(seen.sum()), 1.0))
+    size = _supposed(evidence, _newton(evidence, hessian, gradient, 0.0))
     step = _newton(evidence, hessian, gradient, size)
     variances, hidden = (part[0] for part in _variances(evidence, step, contrasts, size))
     errors, unsure = np.sqrt(variances + hidden), _noise_of_information(evidence, step, contrasts)
-    known = (hidden <= HIDDEN * (variances + hidden)) & (unsure <= 1 / INFORMATION)
-    if known.any() and evidence.hessian_noise > 0:
+    if evidence.hessian_noise > 0:
         errors = errors * _stretch(evidence, step, contrasts, size)
-    beyond = np.maximum((contrasts @ step.d[0]) ** 2 - errors**2, 0.0)  # of the step, what is not noise in it
-    errors = errors / (1 - np.minimum(unsure, 1 / INFORMATION))
     drawn = evidence.sampled * ((contrasts @ step.vectors[0]) ** 2 / step.values[0]).sum(axis=1) / evidence.rows
-    bent = _change_of_information(evidence, step, contrasts, np.sqrt(np.maximum(errors**2 - drawn, 0.0)))
-    errors = np.sqrt((errors * np.exp(np.minimum(bent, BENT))) ** 2 + bent**2 * beyond)
-    return Estimates(contrasts @ (evidence.point - step.d[0]), errors, known & (bent <= BENT))
+    rates = _bending(evidence, step, contrasts, sizes)
+    moved = rates * np.abs(contrasts @ (evidence.point - step.d[0] - _hessian_point(evidence)))
+    bent = moved + rates * np.sqrt(np.maximum(errors**2 - drawn, 0.0))
+    beyond = np.maximum((contrasts @ step.d[0]) ** 2 - errors**2, 0.0)  # of the step, what is not noise in it
+    errors = np.sqrt(errors**2 + bent**2 * beyond)
+    known = (hidden <= HIDDEN * (variances + hidden)) & (unsure <= 1 / INFORMATION) & (bent <= BENT)
+    wide = errors * np.exp(np.minimum(moved, MOST_BENT))
+    return Estimates(contrasts @ _told(evidence, step), np.where(known, errors, wide), known)
 
 
-def _change_of_information(e: Evidence, step: _Step, contrasts: Floats, noise: Floats) -> Floats:
-    """Largest change of the logarithm of the information of each combination, (combinations,), between the point of the
-    Hessian and the optimum. The optimum is off the estimate by noise of this standard deviation.
+def _told(e: Evidence, step: _Step) -> Floats:
+    """The coefficients. Along what noise hides, the point that they started from is noise as well, and 0 is as good."""
+    vectors = step.vectors[0]
+    told: Floats = vectors @ ((1 - step.doubt[0]) * ((e.point - step.d[0]) @ vectors))
+    return told
+
+
+def _supposed(e: Evidence, step: _Step) -> float:
+    """The size of the model along a direction that noise hides: its root mean square along the others, or that of
+    coefficients that are each `USUAL` over the range of their column, whichever is larger.
+    """
+    along, seen = (e.point - step.d[0]) @ step.vectors[0], 1 - step.doubt[0]
+    rows = np.eye(len(e.point)) if e.coordinates is None else np.linalg.inv(e.coordinates)
+    usual = USUAL / e.largest * math.sqrt(float(np.mean(rows**2)) * len(rows))
+    return max(math.sqrt(float(np.sum(seen * along**2)) / max(float(seen.sum()), 1.0)), usual)
+
+
+def _hessian_point(e: Evidence) -> Floats:
+    return e.point if e.hessian_point is None else e.hessian_point
+
+
+def _bending(e: Evidence, step: _Step, contrasts: Floats, sizes: Floats) -> Floats:
+    """By how much, at most, the logarithm of the information of each combination changes where it moves by 1:
+    (combinations,). `sizes` are those of the combinations in the units of rows.
 
     The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may
     cancel: not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'',
@@ -147,20 +178,18 @@ def _change_of_information(e: Evidence, step: _Step, contrasts: Floats, noise: F
     """
     if e.hessian_point is None or e.moments is None:
         return np.zeros(len(contrasts))
-    size = np.maximum(np.linalg.norm(contrasts, axis=1), np.finfo(np.float64).tiny)
-    along = (np.abs(contrasts @ (e.point - step.d[0] - e.hessian_point)) + noise) / size
     x = (contrasts @ step.vectors[0] / step.values[0]) @ step.vectors[0].T
-    told = np.maximum(np.einsum("ci,ij,cj->c", x, e.moments, x), np.finfo(np.float64).tiny)
+    told = np.maximum(np.einsum("ci,ij,cj->c", x, e.moments, x), TINY)
     second = np.clip(np.einsum("ci,ij,cj->c", x, e.hessian, x) / told, 0.0, 0.25)
-    bent: Floats = (1.0 if e.exponential else 1 - 4 * second) * along * e.largest
-    return bent
+    rates: Floats = (1.0 if e.exponential else 1 - 4 * second) / sizes * e.largest
+    return rates
 
 
 def _noise_of_information(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
     """Standard deviation of the noise in each combination's information, over that information: (combinations,)."""
     turned = contrasts @ step.vectors[0]
     spread, reach = (turned**2 / step.values[0]).sum(axis=1), ((turned / step.values[0]) ** 2).sum(axis=1)
-    return np.where(spread > 0, e.hessian_noise * reach / np.maximum(spread, np.finfo(np.float64).tiny), np.inf)
+    return np.where(spread > 0, e.hessian_noise * reach / np.maximum(spread, TINY), np.inf)
 
 
 def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _Step:
@@ -169,7 +198,7 @@ def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _S
     """
     raw, vectors = np.linalg.eigh(hessians)
     # Smaller eigenvalues are taken for noise.
-    largest = np.maximum(np.abs(raw).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    largest = np.maximum(np.abs(raw).max(axis=1, keepdims=True), TINY)
     floor = np.maximum(FLOOR * (e.hessian_noise * math.sqrt(2 * len(e.point))), EXACT * largest)
     values, doubt = np.maximum(raw, floor), np.clip(1 - raw / floor, 0.0, 1.0)
     turned = np.einsum("bji,bj->bi", vectors, gradients) / values
@@ -207,7 +236,7 @@ def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats
     gradients = d @ truth + sampled + e.gradient_noise * rng.normal(size=(draws, p))
     again = _newton(e, hessians, gradients, size)
     seen, hidden = _variances(e, again, contrasts, size)
-    errors = np.sqrt(np.maximum(seen + hidden, np.finfo(np.float64).tiny))
+    errors = np.sqrt(np.maximum(seen + hidden, TINY))
     stretch: Floats = np.quantile(np.abs((again.d - d) @ contrasts.T) / errors, LEVEL, axis=0) / CRITICAL
     return stretch
 

@@ -7,8 +7,8 @@
 | `CrossMoments` | (a, b) (a, b)^T, its half | sqrt(2) (B^2 + 1) |
 | `Gradient` | the gradient of the loss at w | at most 2 c1, less where w is small |
 | `WhitenedGradient` | the same in whitened coordinates | as for rows of length c |
-| `Hessian` | the Hessian of the loss at w, its half | sqrt(2) L B^2 |
-| `CountHessian` | the same, and two numbers on the variation of counts | 1.5 L B^2 |
+| `WhitenedHessian` | the Hessian in whitened coordinates, its half | sqrt(2) L c^2 |
+| `WhitenedCountHessian` | the same, and two numbers on the variation of counts | 1.5 L c^2 |
 
 Each sum and its sensitivity lie side by side in `RowSums` or `LossSums`; docs/proofs/masked.md and
 docs/proofs/inference.md prove them. For a person, sensitivities are as many times larger as a person has rows.
@@ -91,10 +91,9 @@ class Gradient(AtPoint):
         return site.c1 * _SLACK
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class WhitenedGradient(Question):
-    """The gradient of all records' losses in whitened coordinates, where long rows count less.
+class Whitened(Question):
+    """A question in whitened coordinates, where long rows count less.
 
     Args:
         u: the model in these coordinates, (d, runs).
@@ -103,6 +102,20 @@ class WhitenedGradient(Question):
 
     u: Floats
     whitening: Whitening
+
+    @property
+    def point(self) -> Floats:
+        return np.concatenate((self.u, self.whitening.numbers))
+
+    def at(self, point: Floats) -> Self:
+        d = len(self.u)
+        return replace(self, u=point[:d], whitening=self.whitening.of(point[d:]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WhitenedGradient(Whitened):
+    """The gradient of all records' losses, without a regulariser."""
 
     def of(self, site: Oracle, rows: int) -> Floats:  # noqa: ARG002
         found: Floats = site.whitened_gradient_sum(self.u[None], self.whitening)[0].astype(np.float64)
@@ -116,49 +129,44 @@ class WhitenedGradient(Question):
         norm, A = site.sites.data_norm, self.whitening
         return site.c1 * float(np.max(A.length / norm * (1 + norm * A.rounding))) * _SLACK
 
-    @property
-    def point(self) -> Floats:
-        return np.concatenate((self.u, self.whitening.numbers))
 
-    def at(self, point: Floats) -> Self:
-        d = len(self.u)
-        return replace(self, u=point[:d], whitening=self.whitening.of(point[d:]))
-
-
-def _curvature(site: Oracle) -> float:
-    """L, with which the Hessian of one record is at most L a a^T."""
+def _most_curved(site: Oracle, A: Whitening) -> float:
+    """L c^2, the most that one row adds to a number of the Hessian, or to what goes with it."""
     bound = site.loss.smoothness_bound
     assert bound is not None  # losses without are refused when an analysis is made
-    return bound
+    return bound * float(np.max(A.length * (1 + site.sites.data_norm * A.rounding))) ** 2 * _SLACK
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Hessian(AtPoint):
-    """The Hessian of all records' losses at w: its half."""
+class WhitenedHessian(Whitened):
+    """The Hessian of all records' losses: its half."""
 
     def of(self, site: Oracle, rows: int) -> Floats:  # noqa: ARG002
-        found: Floats = site.hessian_sum(self.w[None])[0].astype(np.float64, copy=False)
+        found: Floats = site.whitened_hessian_sum(self.u[None], self.whitening)[0].astype(np.float64, copy=False)
         return found
 
     def sensitivity(self, site: Oracle, rows: int) -> Floats:
-        return np.full((1, 1), site.hessian_sum_sensitivity(rows))
+        return site.whitened_hessian_sum_sensitivity(rows, self.whitening)
 
     def largest(self, site: Oracle) -> float:
-        return _curvature(site) * site.sites.data_norm**2 * _SLACK
+        return _most_curved(site, self.whitening)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class CountHessian(AtPoint):
-    """The Hessian at w, then two numbers: how far counts are from their means, squared, and those means."""
+class WhitenedCountHessian(Whitened):
+    """The Hessian, then two numbers: how far counts are from their means, squared, and those means. In these two every
+    row counts once.
+    """
 
     def of(self, site: Oracle, rows: int) -> Floats:  # noqa: ARG002
-        hessian, variation = site.hessian_sum(self.w[None])[0], site.variation_sum(self.w[None])[0]
-        return np.concatenate((hessian, variation)).astype(np.float64, copy=False)
+        asked = self.u[None], self.whitening
+        found: Floats = np.concatenate((site.whitened_hessian_sum(*asked)[0], site.variation_sum(*asked)[0]))
+        return found.astype(np.float64, copy=False)
 
     def sensitivity(self, site: Oracle, rows: int) -> Floats:
-        return np.full((1, 1), site.varied_hessian_sensitivity(rows))
+        return site.varied_hessian_sensitivity(rows, self.whitening)
 
     def largest(self, site: Oracle) -> float:
-        return _curvature(site) * site.sites.data_norm**2 * _SLACK
+        return _most_curved(site, self.whitening)

@@ -3,9 +3,10 @@
     T - 1      H(w) = sum of all records' Hessians at the model w that was found
     T          G(w'), at a better point w' that the Hessian and the gradients so far say
 
-None of them has the regulariser in it: coefficients are those of the likelihood. lam enters the last step alone, which
-makes the model. Of counts, H(w) goes with two numbers more, of how much counts vary beside what a Poisson count does.
-`sottovoce.sums.inference` makes coefficients and standard errors of what is found here.
+Both are in whitened coordinates, where noise is round and small beside H: `sottovoce.oracle.whitening`. What is told
+rests on all gradients. None of them has the regulariser in it: coefficients are those of the likelihood. lam enters the
+last step alone, which makes the model. Of counts, H(w) goes with two numbers more, of how much counts vary beside what
+a Poisson count does. `sottovoce.sums.inference` makes coefficients and standard errors of what is found here.
 """
 
 import math
@@ -15,66 +16,81 @@ import numpy as np
 from sottovoce.arrays import Floats
 from sottovoce.oracle.loss_sums import VARIATION
 from sottovoce.oracle.row_sums import whole
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.problem.losses import Loss, Poisson
 from sottovoce.sums.curvature import FLOOR
-from sottovoce.sums.descent import Descent, Fit
+from sottovoce.sums.descent import Descent, Fit, Heard
 from sottovoce.sums.inference import Evidence
 from sottovoce.sums.program import Ask, Known, Opened, Program
-from sottovoce.sums.questions import CountHessian, Gradient, Hessian
+from sottovoce.sums.questions import WhitenedCountHessian, WhitenedGradient, WhitenedHessian
 
 VARIED = 2  # numbers on the variation of counts, behind their Hessian
 
 
 def standard_errors(loss: Loss, known: Known, found: Descent, *, penalty: float) -> Program[Fit]:
     """The Hessian, a better point, and the gradient there. `penalty`: lam l2, of the last step alone."""
-    counts, p = isinstance(loss, Poisson), known.features
-    hessian = yield Ask(CountHessian(found.w) if counts else Hessian(found.w), found.fit)
-    w, half = hessian.question.w, p * (p + 1) // 2
+    counts, p, A = isinstance(loss, Poisson), known.features, found.whitening
+    assert A is not None  # inference has no clipped gradients, which alone are not whitened
+    kind = WhitenedCountHessian if counts else WhitenedHessian
+    hessian = yield Ask(kind(A.divide(found.w), A), found.fit)
+    u, half = hessian.question.u, p * (p + 1) // 2
     H = whole(hessian.mean[:half].T)
-    edge = float(hessian.mean_std.item()) * math.sqrt(2 * p)
+    edge = hessian.mean_std.T * math.sqrt(2 * p)
 
     # One Newton step on all late gradients: those are free, and the last gradient is best taken near the optimum.
     late = found.heard[(len(found.heard) + 4) // 2 - 2 :]
-    y, g = (sum(some, start=np.zeros_like(w)) / len(late) for some in ([h.y for h in late], [h.G for h in late]))
-    better = w - _step(H, edge, g + np.einsum("rij,rj->ri", H, (w - y).T).T, 0.0)
+    y, g = (sum(some, start=np.zeros_like(u)) / len(late)
+            for some in ([A.divide(h.y) for h in late], [A.times(h.G) for h in late]))  # fmt: skip
+    better = u - _step(H, edge, g + np.einsum("rij,rj->ri", H, (u - y).T).T, np.zeros_like(H))
     models = len(found.heard)
-    last = yield Ask(Gradient(better), Fit(found.total / models, better))
-    point, G = last.question.w, last.mean
-    model = point - _step(H, edge, G + penalty * point, penalty)
-
+    last = yield Ask(WhitenedGradient(better, A), Fit(found.total / models, A.times(better)))
+    # From here on with the bits of the point and the whitening that all sites took.
+    point, G, A = last.question.u, last.mean, last.question.whitening
     noise = np.broadcast_to(last.mean_std, (1, known.runs))
+    # All gradients say where the optimum is, those near it most.
+    heard = (*found.heard, Heard(A.times(point), A.divide(G), noise))
+    y, g, noise = found._replace(w=A.times(point), heard=heard).gathered
+    point, G = A.divide(y), A.times(g)
+    # lam |w|^2 / 2 is lam <u, A^2 u> / 2.
+    ridge = penalty * np.einsum("ijr,jkr->rik", A.A, A.A)
+    model = A.times(point - _step(H, edge, G + np.einsum("rij,rj->ri", ridge, point.T).T, ridge))
+
+    hessian_noise = np.broadcast_to(hessian.mean_std, (1, known.runs))[0].tolist()
     evidence = tuple(
         Evidence(
-            point=point[:, run], gradient=G[:, run], hessian=H[run], hessian_point=w[:, run],
-            gradient_noise=float(noise[0, run]), hessian_noise=float(hessian.mean_std.item()),
-            rows=last.rows, moments=found.M.matrix(run), largest=known.data_norm, together=known.changed,
-            dispersion=_dispersion(loss, known, hessian, hessian.mean[half:, run]) if counts else 1.0,
-            exponential=counts,
+            point=point[:, run], gradient=G[:, run], hessian=H[run], hessian_point=u[:, run],
+            gradient_noise=float(noise[0, run]), hessian_noise=hessian_noise[run], rows=last.rows,
+            moments=A.A[:, :, run] @ found.M.matrix(run) @ A.A[:, :, run], coordinates=A.A[:, :, run],
+            least=min(1.0, float(A.length[0, run] / (known.data_norm * A.norm[0, run])) ** 2),
+            largest=known.data_norm, together=known.changed,
+            dispersion=_dispersion(loss, hessian, run, A) if counts else 1.0, exponential=counts,
         )
         for run in range(known.runs)
     )  # fmt: skip
     return Fit((found.total + model) / (models + 1), model, evidence)
 
 
-def _step(H: Floats, edge: float, gradient: Floats, penalty: float) -> Floats:
-    """A Newton step with the Hessians (runs, p, p), filled up by the size of their noise where that hides them."""
-    values, vectors = np.linalg.eigh(H)
+def _step(H: Floats, edge: Floats, gradient: Floats, ridge: Floats) -> Floats:
+    """A Newton step with Hessians and ridges, (runs, p, p), filled up by the size of the noise where that hides them:
+    `edge`, (runs, 1).
+    """
+    values, vectors = np.linalg.eigh(H + ridge)
     floor = np.maximum(edge, FLOOR * values.max(axis=1, keepdims=True))
-    scale = np.maximum(values, 0.0) + np.where(values < 2 * floor, floor, 0.0) + penalty
+    scale = np.maximum(values, 0.0) + np.where(values < 2 * floor, floor, 0.0)
     turned = np.einsum("rji,rj->ri", vectors, gradient.T) / scale
     step: Floats = np.einsum("rij,rj->ri", vectors, turned).T
     return step
 
 
-def _dispersion(loss: Loss, known: Known, hessian: Opened, variation: Floats) -> float:
+def _dispersion(loss: Loss, hessian: Opened, run: int, A: Whitening) -> float:
     """The dispersion of counts: the mean of (count - mean)^2 over the mean of means. For Poisson counts it is 1 / Y in
     the unit that they are learnt in. Each mean is taken a standard deviation of its noise to the safe side.
     """
-    curvature = loss.smoothness_bound
+    curvature, p, rows = loss.smoothness_bound, len(A.A), hessian.rows
     assert curvature is not None
-    unit = curvature * known.data_norm**2
-    squares, means = (variation / unit).tolist()
-    noise, rows = float(hessian.mean_std.item()) / unit, hessian.rows
+    unit = curvature * A.length[0, run] ** 2
+    squares, means = (hessian.mean[-VARIED:, run] / unit).tolist()
+    noise = float(np.broadcast_to(hessian.mean_std, A.c.shape)[0, run]) / unit
     most = max(squares / VARIATION, 0.0) + noise / VARIATION
     least = max(means - noise, noise, np.finfo(np.float64).tiny)
-    return float(curvature * most / least * rows / max(rows - known.features, 1))
+    return float(curvature * most / least * rows / max(rows - p, 1))

@@ -5,8 +5,8 @@ signs. c is the root of the mean of |A a|^2 over the rows, or longer, so that ev
 c^2 = max(sum_j l_j / (l_j + s), B^2 / (m s)), as |A a|^2 <= B^2 / s.
 
 If the model is not true, counting long rows less moves the optimum, and that does not shrink with the noise. So m does:
-it is COUNTED times the noise of a single release of the gradient, as `MaskedNewton.exchanges` takes it, between 1 and
-MOST_COUNTED. Without noise m is 1, and every row counts once.
+it is a multiple of the noise of a single release of the gradient, as `MaskedNewton.exchanges` takes it, between 1 and a
+bound (`LongRows`). Without noise m is 1, and every row counts once. Where intervals are told, both are smaller.
 
 A gradient's noise is that of rows of length c in these coordinates, so a step of the descent makes the loss larger by
 about its variance times
@@ -16,27 +16,39 @@ about its variance times
 s is the one of a grid that makes the first least. Where none is less than the second, noise stays round.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.sums.curvature import FLOOR, Curvature
 
-# Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
-COUNTED, MOST_COUNTED = 7e3, 16.0
 GRID = FLOOR * np.logspace(0, 5, 51)  # s, as a part of the largest l_j
 
 
-def whitening_of(M: Curvature, norm: float, noise: float) -> Whitening:
+class LongRows(NamedTuple):
+    """How many times less a row may count than others: m."""
+
+    by_noise: float  # m over the noise of a single release
+    most: float
+
+
+# Chosen on some tables and judged on others: docs/proofs/masked.md and docs/proofs/inference.md say which.
+TO_PREDICT, TO_INFER = LongRows(7e3, 16.0), LongRows(4e3, 4.0)
+
+
+def whitening_of(M: Curvature, norm: float, noise: float, long_rows: LongRows) -> Whitening:
     """The whitening with which noise costs a model least.
 
     Args:
         M: the second moments.
         norm: bound on the norm of rows.
         noise: length of the noise in a single release of the mean gradient, relative to that of one row's gradient.
+        long_rows: how much less they may count.
     """
     p, runs = M.moments.shape
     square = norm * norm  # in units of which all is computed, so that nothing underflows
-    counted = min(max(COUNTED * noise, 1.0), MOST_COUNTED)
+    counted = min(max(long_rows.by_noise * noise, 1.0), long_rows.most)
     l, gain, tau = np.clip(M.moments / square, 0.0, 1.0), M.values / square, M.tau / square
     costs = l / (gain + tau) ** 2
     s = GRID[:, None, None] * np.maximum(l.max(axis=0), FLOOR)  # all eigenvalues may be noise, and so 0

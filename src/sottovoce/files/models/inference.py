@@ -1,7 +1,7 @@
 """A table of coefficients with standard errors, in the units of the columns, as a model file keeps it.
 
 All of it is post-processing of what the run released (`sottovoce.sums.inference`): whoever may see the model may
-see the table. A coefficient that is not identified at the budget has a name and no numbers.
+see the table. A coefficient that is not identified at the budget has a wide interval and a word that says so.
 """
 
 import csv
@@ -28,6 +28,7 @@ from sottovoce.sums.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ALIKE = 0.99  # least weight of a row from which on all count alike
 LARGEST_LOG = 700.0  # of an odds ratio that can be written
 NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "ratio_high")
 INTERCEPT = "intercept"
@@ -45,6 +46,10 @@ TAKEN_AT_ITS_WORD = {
     "estimated. Counts above the declared largest one were clipped to it, and coefficients describe clipped counts.",
 }
 CUT = "Rows longer than data_norm were scaled down to it; the coefficients describe the scaled rows."
+LESS = (
+    "Rows that differ most from the others count less, {:.2f} times at least, and coefficients are those of the fit "
+    "with these weights: the same as without, if the model is right."
+)
 SEVERAL = (
     "A person may have up to {} rows here, and they may be alike. The sampling part of the standard errors is "
     "therefore {:.3g} times as large as for independent rows."
@@ -60,12 +65,14 @@ class CoefficientLine:
 
     Args:
         name: of the feature.
-        estimate: per unit of its column; None, as all below, if it is not identified.
+        estimate: per unit of its column; None, as all below, if nothing can be said of it.
         error: standard error, of drawing rows and of the privacy noise together.
         low, high: the interval.
         z, p: estimate over error, and how often a coefficient of 0 would look as large or larger.
         ratio, ratio_low, ratio_high: exp of estimate and interval: odds ratios of a logistic model, rate ratios of a
             Poisson model. None where that means nothing, or is too large to write.
+        supposed: True if the interval rests on how large coefficients usually are, since noise hides most of what rows
+            say of this one.
     """
 
     name: str
@@ -78,6 +85,7 @@ class CoefficientLine:
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
+    supposed: bool = False
 
     def __post_init__(self) -> None:
         numbers = [getattr(self, name) for name in NUMBERS]
@@ -86,8 +94,8 @@ class CoefficientLine:
 
     @property
     def identified(self) -> bool:
-        """True if the privacy budget sufficed for a standard error."""
-        return self.estimate is not None
+        """True if the privacy budget sufficed for a standard error that rests on the rows alone."""
+        return self.estimate is not None and not self.supposed
 
 
 @final
@@ -184,34 +192,34 @@ class Inference(Shown):
         return "\n".join(_text_lines(self, about or {}))
 
     def described(self) -> list[Part]:
-        """Identified coefficients with standard errors, the names of the others, and notes."""
+        """Coefficients with standard errors, which of them are not identified, and notes."""
         ratio = RATIOS.get(self.family)
         tail = (1 - self.level) / 2
         ends = f"[{tail:.3g}", f"{1 - tail:.3g}]"
         headings = ("", "estimate", "std err", "z", "P>|z|", *ends, *(() if ratio is None else (ratio,)))
-        rows = [(line.name, *_cells(line, ratio is not None)) for line in self.lines if line.identified]
+        rows = [(_marked(line), *_cells(line, ratio is not None)) for line in self.lines if line.estimate is not None]
         blank = () if ratio is None else ("",)
-        rows += [(line.name, *_cells(line, ratio=False), *blank) for line in self.figures if line.identified]
-        table = Table(headings, rows, frozenset(range(1, len(headings)))) if rows else Words(_NONE_IDENTIFIED)
-        hidden = (*self.unidentified, *(line.name for line in self.figures if not line.identified))
-        unsaid = f"Not identified at this budget, so no numbers are shown: {', '.join(hidden)}."
+        rows += [(line.name, *_cells(line, ratio=False), *blank) for line in self.figures if line.estimate is not None]
+        table = Table(headings, rows, frozenset(range(1, len(headings)))) if rows else Words(_NOTHING)
+        wide = tuple(line.name for line in self.lines if line.supposed)
+        hidden = tuple(line.name for line in (*self.lines, *self.figures) if line.estimate is None)
+        said = [_SUPPOSED.format(", ".join(wide))] if wide else []
+        said += [f"Nothing can be said of these at this budget: {', '.join(hidden)}."] if hidden else []
         order = [*KINDS]  # a file does not keep the order of the parts
         dealt = sorted(self.budget.items(), key=lambda part: order.index(part[0]) if part[0] in order else 0)
         parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in dealt)
         known = len(self.lines) - len(self.unidentified)
         heading = [("Rows", f"{self.rows:,}"), ("Identified", f"{known} of {len(self.lines)}"), ("Budget", parts)]
-        return [Facts(heading), table, *([Words(unsaid)] if hidden else []), *map(Words, self.notes)]
+        return [Facts(heading), table, *map(Words, (*said, *self.notes))]
 
 
 def tabulate(
     estimates: Estimates, names: tuple[str, ...], family: str, rows: int, budget: Mapping[str, float],
     figures: tuple[CoefficientLine, ...] = (), notes: tuple[str, ...] = (),
 ) -> Inference:  # fmt: skip
-    """The table of these estimates; what is not identified loses its numbers."""
+    """The table of these estimates."""
     parts = zip(names, *estimates, strict=True)
-    lines = tuple(
-        line_of(name, float(x), float(s), family) if known else CoefficientLine(name) for name, x, s, known in parts
-    )
+    lines = tuple(line_of(name, float(x), float(s), family, supposed=not known) for name, x, s, known in parts)
     return Inference(family, rows, lines, budget, figures, notes=notes)
 
 
@@ -222,7 +230,8 @@ def inferred(
     """The table of one run. `contrasts` turns what was learnt into what is named; `offset` is public,
     and added to the intercept.
     """
-    found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD[algorithm.loss.name], *notes)
+    less = () if evidence.least > ALIKE else (LESS.format(evidence.least),)
+    found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD[algorithm.loss.name], *less, *notes)
     found = moved(found, names, offset)
     return tabulate(found, names, algorithm.loss.name, evidence.rows, algorithm.split, notes=notes)
 
@@ -238,13 +247,16 @@ def of_people(evidence: Evidence) -> tuple[str, ...]:
     return (SEVERAL.format(several, math.sqrt(several)),) if several > 1 else ()
 
 
-def line_of(name: str, estimate: float, error: float, family: str = "linear") -> CoefficientLine:
-    """A line of one number. One without a finite, positive error is not identified."""
+def line_of(
+    name: str, estimate: float, error: float, family: str = "linear", *, supposed: bool = False
+) -> CoefficientLine:
+    """A line of one number. Nothing is said of one without a finite, positive error."""
     if not (math.isfinite(estimate) and math.isfinite(error) and error > 0):
         return CoefficientLine(name)
     low, high, z = estimate - CRITICAL * error, estimate + CRITICAL * error, estimate / error
-    ratios = [None if family == "linear" or x > LARGEST_LOG else math.exp(x) for x in (estimate, low, high)]
-    return CoefficientLine(name, estimate, error, low, high, z, float(2 * special.ndtr(-abs(z))), *ratios)
+    of, least, most = (None if family == "linear" or x > LARGEST_LOG else math.exp(x) for x in (estimate, low, high))
+    p = float(2 * special.ndtr(-abs(z)))
+    return CoefficientLine(name, estimate, error, low, high, z, p, of, least, most, supposed)
 
 
 def by_unit(restored: Callable[[Floats], tuple[Floats, Floats]], p: int) -> Floats:
@@ -262,8 +274,10 @@ _TITLES = {"logistic": "Private logistic regression", "linear": "Private linear 
            "poisson": "Private Poisson regression"}  # fmt: skip
 
 
-_NONE_IDENTIFIED = (
-    "No coefficient is identified at this budget, so there is no table. A larger epsilon or more rows would help."
+_NOTHING = "Nothing can be said of any coefficient at this budget. A larger epsilon or more rows would help."
+_SUPPOSED = (
+    "* Not identified at this budget: {}. Noise hides most of what the rows say of these, so their intervals also "
+    "rest on how large coefficients usually are. A larger epsilon or more rows would help."
 )
 
 
@@ -271,19 +285,23 @@ def _text_lines(found: Inference, about: Mapping[str, str]) -> Iterator[str]:
     """The lines of the table as plain text."""
     heading, table, *notes = found.described()
     assert isinstance(heading, Facts)
-    lines = table_lines(table, _WIDEST) if isinstance(table, Table) else [_NONE_IDENTIFIED]
+    lines = table_lines(table, _WIDEST) if isinstance(table, Table) else [_NOTHING]
     wide = max(len(line) for line in lines)
     yield _TITLES.get(found.family, found.family).center(wide).rstrip()
     yield "=" * wide
     yield text_of([Facts([*about.items(), *heading.pairs])])
     yield "=" * wide
-    coefficients = len(found.lines) - len(found.unidentified)
+    coefficients = sum(line.estimate is not None for line in found.lines)
     for number, line in enumerate(lines):
         if number in (1, coefficients + 1):  # below the headings, and where other figures begin
             yield "-" * wide
         yield line
     yield "=" * wide
     yield text_of(notes)
+
+
+def _marked(line: CoefficientLine) -> str:
+    return f"* {line.name}" if line.supposed else line.name
 
 
 def _cells(line: CoefficientLine, ratio: bool) -> list[str]:

@@ -61,7 +61,7 @@ def run_page(run: RunFolder) -> str:
         *_over_the_rounds(run, same),
         *([] if run.sites is None else [_sites(run.sites, same)]),
         *([] if run.evaluation is None else [_evaluation(run.evaluation, model.privacy)]),
-        # With its interval a coefficient is shown, unless it is not identified; without, none is.
+        # With its interval a coefficient is shown; without, none is.
         _BARE if model.inference is None else _inference(model.inference),
         Section("settings", "Settings", [Words(f"{origin} sottovoce train --config:", "soft"), Code(run.config)]),
     ]
