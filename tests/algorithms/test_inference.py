@@ -192,7 +192,7 @@ def test_errors_are_as_large_as_estimates_scatter():
     results = [infer(replace(one, largest=0.5), np.eye(4)) for one in run(a, b, runs=300, epsilon=0.35).evidence]
     far = np.array([one.values for one in results]) - exact
     meant = np.sqrt(np.median([one.errors**2 for one in results], axis=0) - sampling**2)
-    assert all(one.identified.all() for one in results)
+    assert np.mean([one.identified for one in results]) > 0.97
     over = meant / far.std(axis=0)
     assert (over > 0.8).all()
     assert (over < 1.35).all()

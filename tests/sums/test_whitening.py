@@ -15,7 +15,7 @@ from sottovoce.problem.rows import DenseRows, SparseRows
 from sottovoce.sums.curvature import WIDEST_MATRIX, Curvature
 from sottovoce.sums.program import Opened
 from sottovoce.sums.questions import Gradient, Moments, WhitenedGradient
-from sottovoce.sums.whitening import MOST_COUNTED, whitening_of
+from sottovoce.sums.whitening import TO_INFER, TO_PREDICT, whitening_of
 
 P, RUNS, ROWS = 4, 3, 30
 
@@ -100,14 +100,15 @@ def test_no_row_counts_less_than_was_said_beforehand(p):
     rng = np.random.default_rng(4)
     a = rows(rng, 400, p)
     M = a.T @ a / len(a)
-    for noise, least in [(0.0, 1.0), (5 / 7e3, 1 / 5), (1.0, 1 / MOST_COUNTED)]:
+    asked = [(0.0, 1.0, TO_PREDICT), (5 / 7e3, 1 / 5, TO_PREDICT), (1.0, 1 / 16, TO_PREDICT)]
+    for noise, least, by in [*asked, (0.0, 1.0, TO_INFER), (3 / 4e3, 1 / 3, TO_INFER), (1.0, 1 / 4, TO_INFER)]:
         if p == P:
             told = Curvature.of(moments(M, 1e-4, RUNS), p)
         else:
             told = Curvature.of(
                 Opened(Moments(), 400 * np.repeat(np.diag(M)[:, None], RUNS, 1), np.ones((1, 1)), 400), p
             )
-        found = whitening_of(told, 1.0, noise)
+        found = whitening_of(told, 1.0, noise, by)
         shares = found.counted(DenseRows(a, np.array([0, 400])), np.ones((400, 1)))
         assert shares.min() >= least * (1 - 1e-9)
 
@@ -115,7 +116,7 @@ def test_no_row_counts_less_than_was_said_beforehand(p):
 def test_without_noise_coordinates_are_those_of_the_rows():
     """Every row then has to count once, and nothing pays."""
     M = np.diag([0.9, 0.05, 0.04, 0.01])
-    found = whitening_of(Curvature.of(moments(M, 0.0, RUNS), P), 1.0, 0.0)
+    found = whitening_of(Curvature.of(moments(M, 0.0, RUNS), P), 1.0, 0.0, TO_PREDICT)
     np.testing.assert_array_equal(found.A, np.repeat(np.eye(P)[..., None], RUNS, axis=2))
     np.testing.assert_array_equal(found.c, np.ones((1, RUNS)))
 
@@ -125,7 +126,7 @@ def test_noise_gets_the_shape_of_the_rows():
     M = np.diag([0.9, 0.05, 0.04, 0.01])
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(P, P)))[0]
     M = turn @ M @ turn.T
-    found = whitening_of(Curvature.of(moments(M, 1e-5, 1), P), 1.0, 1.0)
+    found = whitening_of(Curvature.of(moments(M, 1e-5, 1), P), 1.0, 1.0, TO_PREDICT)
     A = found.A[:, :, 0]
     np.testing.assert_array_equal(A, A.T)
     rest = np.linalg.inv(A @ A) - M
@@ -137,8 +138,8 @@ def test_noise_gets_the_shape_of_the_rows():
 @pytest.mark.parametrize("scale", [1e-100, 1e-3, 1e3, 1e100])
 def test_units_of_rows_do_not_matter(scale):
     M = np.diag([0.9, 0.05, 0.04, 0.01])
-    one = whitening_of(Curvature.of(moments(M, 1e-4, RUNS), P), 1.0, 1.0)
-    other = whitening_of(Curvature.of(moments(M * scale**2, 1e-4 * scale**2, RUNS), P), scale, 1.0)
+    one = whitening_of(Curvature.of(moments(M, 1e-4, RUNS), P), 1.0, 1.0, TO_PREDICT)
+    other = whitening_of(Curvature.of(moments(M * scale**2, 1e-4 * scale**2, RUNS), P), scale, 1.0, TO_PREDICT)
     np.testing.assert_allclose(other.A * scale, one.A, rtol=1e-9)
     np.testing.assert_allclose(other.c, one.c, rtol=1e-9)
 
@@ -161,7 +162,7 @@ def test_clipped_gradients_are_not_whitened():
 
 @pytest.mark.parametrize(
     ("settings", "kind"),
-    [({}, WhitenedGradient), ({"max_grad_norm": 0.3}, Gradient), ({"inference": True}, Gradient)],
+    [({}, WhitenedGradient), ({"max_grad_norm": 0.3}, Gradient), ({"inference": True}, WhitenedGradient)],
     ids=["learnt", "clipped", "inferred"],
 )
 def test_which_gradients_are_asked(settings, kind):
