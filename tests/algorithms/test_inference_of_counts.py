@@ -20,8 +20,10 @@ from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.mail import largest_message
 from sottovoce.federation.transport.wire import Slot, sealed_size
 from sottovoce.oracle.loss_sums import VARIATION
+from sottovoce.oracle.whitening import Whitening
 from sottovoce.problem.factors import Factors
 from sottovoce.sums.inference import CRITICAL, infer
+from sottovoce.sums.questions import WhitenedCountHessian
 
 TRUTH, LOG_RATE = np.array([0.6, -0.4, 0.3]), 0.9
 
@@ -105,13 +107,14 @@ def test_no_row_moves_the_hessian_and_what_goes_with_it_by_more(seed):
     a = rng.normal(size=(2, 3))
     a *= norm * rng.choice([0.0, 0.5, 1.0], size=(2, 1)) / np.linalg.norm(a, axis=1, keepdims=True)
     w = rng.normal(size=3) * 10.0 ** rng.uniform(-2, 2) / norm
-    sums = []
+    sums, still = [], Whitening(np.eye(3)[..., None], np.full((1, 1), norm))
     for j in range(2):
         factors = Factors.of(exposures=[float(10.0 ** rng.uniform(-6, 0))])
         count = rng.choice([0.0, loss.most, 10 * loss.most, 0.3])
         held = sv.Sites([a[[j]]], [[count]], data_norm=norm, factors=[factors])
         site = algorithm.oracle(held, sv.graphs.complete(1))
-        question = played(algorithm, site, 3).ask.question.at(w.reshape(3, 1))
+        assert type(played(algorithm, site, 3).ask.question) is WhitenedCountHessian
+        question = WhitenedCountHessian(w.reshape(3, 1), still)
         sums.append(question.of(site, 1))
     line = algorithm.schedule(3)[3]
     assert line.kind == "Hessian"
@@ -123,9 +126,10 @@ def test_no_row_moves_the_hessian_and_what_goes_with_it_by_more(seed):
 def test_that_bound_is_attained():
     algorithm, sums = sv.MaskedNewton(loss=sv.losses.Poisson(), rounds=5, inference=True, epsilon=1.0), []
     w = np.array([[-1e-9], [-1e-9]])  # where means are just below the largest count
+    still = Whitening(np.eye(2)[..., None], np.ones((1, 1)))
     for row, count in (((1.0, 0.0), 0.0), ((0.0, 1.0), 1.0)):
         site = algorithm.oracle(sv.Sites([np.array([row])], [[count]]), sv.graphs.complete(1))
-        question = played(algorithm, site, 3).ask.question.at(w)
+        question = WhitenedCountHessian(w, still)
         sums.append(question.of(site, 1))
     moved = np.linalg.norm(sums[0] - sums[1])
     assert moved == pytest.approx(math.sqrt(2 + VARIATION**2), rel=1e-6)
@@ -150,7 +154,10 @@ def test_messages_have_room_and_the_statement_says_it():
     a = masked_agreement(algorithm={"inference": True, "rounds": 6, "loss": sv.losses.Poisson()})
     sizes = [format_of(a).payload(q) for q in range(1, a.algorithm.rounds + 1)]
     assert sizes[4] == sizes[0] + 16
-    assert largest_message(a) == max(sealed_size(a.run, Slot(0, name), max(sizes)) for name in a.names)
+    # The point that a site proposes is larger still: with the whitening.
+    largest = format_of(a).largest
+    assert largest > max(sizes)
+    assert largest_message(a) == max(sealed_size(a.run, Slot(0, name), largest) for name in a.names)
     assert "how far counts are from their means" in a.algorithm.released
 
 
