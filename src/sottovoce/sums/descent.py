@@ -49,7 +49,7 @@ STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
 SHORT_STEP = 1.0
 MEMORY, LEAST_BEND = 0.5, 0.2
 LEAST_GROWTH, MOST_GROWTH = -0.5, 1.0
-APART = 0.3  # part of the way to a point by which what its gradient says of the optimum is off, squared
+APART = 0.3  # squared error in where a gradient puts the optimum, over the squared distance to its point, both in M^
 
 
 class Fit(NamedTuple):
