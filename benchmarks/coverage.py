@@ -3,8 +3,12 @@
     python benchmarks/coverage.py [--quick] [--json OUT] [--repetitions N] [--only TABLE ...]
 
 Every repetition draws N rows anew, from a formula (whose coefficients are known) or, with replacement, from a public
-table that is taken for the population (whose coefficients are those of the pooled fit to all of its rows; the model is
-then not true, and long rows count less in the private fit than in that one). "counts" are of Poisson regression;
+table that is taken for the population. The model is then not true of it. So it is asked how often an interval holds
+what it is of, the fit to all of the population with long rows counting as much as they do in that run, and beside that
+how often it holds the pooled fit, in which they count in full. "adult-right" and "bank-right" have the rows of these
+tables, and labels that are drawn from the pooled fit: of them it is true. With `focus`, a cell is of these coefficients
+alone.
+"counts" are of Poisson regression;
 "exposed" vary three times as much as Poisson counts do, and are of different exposures. It makes one private run and
 asks whether each interval holds the coefficient. Two columns of "twins" are the same, and in "separate" hardly any row
 of one kind is positive: those coefficients must never be called identified. "rare" have a strong effect on a level of
@@ -41,7 +45,7 @@ from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.losses import Logistic, Loss, Poisson
 from sottovoce.problem.problem import encoded
 from sottovoce.simulation.exchange import Local
-from sottovoce.sums.inference import CRITICAL, infer
+from sottovoce.sums.inference import CRITICAL, Evidence, infer
 
 OUT, DELTA, LAM, REPETITIONS = HERE / "coverage.json", 1e-6, 1e-4, 500
 LEAST, MOST, LEAST_OF_ONE = 0.94, 0.97, 0.90
@@ -62,6 +66,7 @@ class Table:
     never: tuple[int, ...] = ()
     loss: Loss = field(default_factory=Logistic)
     excess: float = 1.0
+    population: tuple[Floats, Floats] | None = None  # all rows and labels, where the model is not true of them
 
 
 def even() -> Table:
@@ -213,7 +218,19 @@ def population(
         which = rng.integers(len(b), size=n)
         return a[which], b[which], ALIKE
 
-    return Table(names, truth, draw, largest, never)
+    return Table(names, truth, draw, largest, never, population=(a, b))
+
+
+def right(table: Table) -> Table:
+    """The same rows, and labels for which the pooled fit is true."""
+    assert table.population is not None
+    a = table.population[0]
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Factors]:
+        rows = a[rng.integers(len(a), size=n)]
+        return rows, np.where(rng.random(n) < 1 / (1 + np.exp(-rows @ table.truth)), 1.0, -1.0), ALIKE
+
+    return replace(table, draw=draw, population=None)
 
 
 def adult() -> Table:
@@ -253,11 +270,13 @@ def hessian(a: Floats, w: Floats, loss: Loss, factors: Factors = ALIKE) -> Float
     return np.asarray(a.T @ (a * curved[:, None]) / len(a))
 
 
-def fitted(a: Floats, b: Floats) -> Floats:
-    """Newton's method, without privacy."""
-    w = np.zeros(a.shape[1])
+def fitted(a: Floats, b: Floats, counted: Floats | float = 1.0, start: Floats | None = None) -> Floats:
+    """Newton's method, without privacy, of rows that count so much."""
+    w = np.zeros(a.shape[1]) if start is None else start.copy()
     for _ in range(50):
-        step = np.linalg.solve(hessian(a, w, Logistic()), a.T @ (1 / (1 + np.exp(-a @ w)) - (b + 1) / 2) / len(b))
+        odds = 1 / (1 + np.exp(-a @ w))
+        H = a.T @ (a * (counted * odds * (1 - odds))[:, None])
+        step = np.linalg.solve(H, a.T @ (counted * (odds - (b + 1) / 2)))
         w -= step
         if np.abs(step).max() < 1e-10:
             return w
@@ -270,14 +289,17 @@ class Cell:
     rows: int
     epsilon: float
     sites: int
+    focus: tuple[str, ...] = ()  # names of coefficients that are asked for
 
 
 # Every epsilon and both numbers of sites at every size, half of the combinations: about ten minutes of one core.
 SMALL = [(5_000, 0.5, 5), (5_000, 1.0, 50), (5_000, 4.0, 5), (20_000, 0.5, 50), (20_000, 1.0, 5), (20_000, 4.0, 50)]
 LARGE = [(200_000, 0.5, 50), (200_000, 4.0, 5)]
 COUNTED = [(20_000, 4.0, 5), (50_000, 1.0, 5), (50_000, 4.0, 50), (200_000, 1.0, 5)]
+CLINICAL = (("a1",), ("x",), ("e1", "e2", "e3", "e4"))
 OWN = [(45_000, 0.5, 5), (45_000, 1.0, 50), (45_000, 4.0, 5)]
 TABLES = {"even": even, "skewed": skewed, "twins": twins, "separate": separate, "adult": adult, "bank": banked,
+          "adult-right": lambda: right(adult()), "bank-right": lambda: right(banked()),
           "clinical": clinical, "counts": counts, "exposed": exposed,
           **{f"rare{100 * share:g}%{effect:+g}": partial(rare, share, effect)
              for share, effect in ((0.005, -2.5), (0.005, 2.5), (0.005, 4.0), (0.01, -2.5), (0.02, -2.5), (0.01, 2.5),
@@ -290,7 +312,11 @@ CELLS = [
     *(Cell("clinical", rows, 1.0, 1) for rows in (5_000, 20_000, 80_000)),
     *(Cell("twins", *shape) for shape in ((5_000, 1.0, 5), (20_000, 4.0, 50))),
     *(Cell("separate", *shape) for shape in ((20_000, 4.0, 5), (50_000, 8.0, 5))),
-    *(Cell(name, *shape) for name in ("adult", "bank") for shape in OWN),
+    *(Cell(name, *shape) for name in ("adult", "adult-right", "bank", "bank-right") for shape in OWN),
+    *(Cell("clinical", rows, 1.0, 1, focus) for focus in CLINICAL for rows in (5_000, 20_000, 80_000)),
+    *(Cell("skewed", *shape, ("x1",)) for shape in SMALL[1::2]),
+    *(Cell("rare0.5%+4", *shape, ("rare",)) for shape in ((50_000, 4.0, 5), (50_000, 8.0, 1))),
+    *(Cell("counts", *shape, ("x1",)) for shape in COUNTED[::2]),
     *(Cell(name, *shape) for name in ("even", "skewed") for shape in LARGE),
     *(Cell(name, *shape) for name in ("counts", "exposed") for shape in COUNTED),
     *(Cell(name, *shape) for name in TABLES if "%" in name for shape in ((50_000, 4.0, 5), (50_000, 8.0, 1))),
@@ -311,9 +337,10 @@ def released(algorithm: MaskedNewton, sites: Sites, seed: int) -> Any:
 def measure(cell: Cell, table: Table, repetitions: int) -> dict[str, Any]:
     """Coverage, and what was called identified, in one cell."""
     p, rng, started = len(table.truth), np.random.default_rng([cell.rows, cell.sites]), perf_counter()
-    algorithm = MaskedNewton(epsilon=cell.epsilon, delta=DELTA, lam=LAM, inference=True, loss=table.loss)
-    algorithm = replace(algorithm, rounds=algorithm.exchanges(cell.rows, p, cell.sites))
-    held, known, errors = (np.zeros((repetitions, p), dtype=kind) for kind in (bool, bool, float))
+    focus = tuple(table.names.index(name) for name in cell.focus)
+    algorithm = MaskedNewton(epsilon=cell.epsilon, delta=DELTA, lam=LAM, inference=True, focus=focus, loss=table.loss)
+    algorithm = algorithm.bound_to(cell.rows, p, cell.sites)
+    held, pooled, known, errors = (np.zeros((repetitions, p), dtype=kind) for kind in (bool, bool, bool, float))
     parts = np.array_split(np.arange(cell.rows), cell.sites)
     for number in range(repetitions):
         a, b, factors = table.draw(rng, cell.rows)
@@ -322,30 +349,49 @@ def measure(cell: Cell, table: Table, repetitions: int) -> dict[str, Any]:
         )
         evidence = replace(released(algorithm, sites, number), largest=table.largest)
         values, errors[number], known[number] = infer(evidence, np.eye(p))
-        held[number] = np.abs(values - table.truth) <= CRITICAL * errors[number]
+        pooled[number] = np.abs(values - table.truth) <= CRITICAL * errors[number]
+        held[number] = np.abs(values - weighted(table, evidence)) <= CRITICAL * errors[number]
     a, _, factors = table.draw(rng, 200_000)
     information = hessian(a, table.truth, table.loss, factors)
     exact = np.sqrt(np.abs(np.diag(np.linalg.pinv(information))) * table.excess / cell.rows)
-    found = judged(cell, table, held, known, errors / exact)
-    wide = float(np.median(2 * CRITICAL * table.largest * errors[:, told_by_rows(table)]))
-    return found | {"interval": wide, "seconds": round(perf_counter() - started, 1)}
+    found, asked = judged(cell, table, held, known, errors / exact), told_by_rows(table, cell.focus)
+    found["interval"] = float(np.median(2 * CRITICAL * table.largest * errors[:, asked]))
+    if table.population is not None:
+        found["of_pooled"] = float(pooled[:, asked].mean())
+    return found | {"seconds": round(perf_counter() - started, 1)}
 
 
-def told_by_rows(table: Table) -> NDArray[np.bool_]:
-    """Which coefficients have a finite truth that rows can tell: (p,)."""
-    return ~np.isin(np.arange(len(table.truth)), table.never)
+def weighted(table: Table, evidence: Evidence) -> Floats:
+    """What an interval is of: the fit to the whole population in which rows count as they did in this run."""
+    if table.population is None or evidence.least == 1:  # the model is true, or all count once
+        return table.truth
+    (a, b), told, A = table.population, told_by_rows(table), evidence.coordinates
+    assert A is not None
+    longest = evidence.least * np.linalg.norm(A, 2) ** 2  # c^2, for rows of norm 1
+    counted = np.minimum(1.0, longest / np.sum((a @ A) ** 2, axis=1))
+    kept = ~a[:, ~told].any(axis=1)
+    found = table.truth.copy()
+    found[told] = fitted(a[kept][:, told], b[kept], counted[kept], table.truth[told])
+    return found
+
+
+def told_by_rows(table: Table, focus: tuple[str, ...] = ()) -> NDArray[np.bool_]:
+    """Which coefficients have a finite truth that rows can tell, and are asked for: (p,)."""
+    told = ~np.isin(np.arange(len(table.truth)), table.never)
+    return told & np.isin(table.names, focus or table.names)
 
 
 def judged(cell: Cell, table: Table, held: Any, known: Any, wider: Floats) -> dict[str, Any]:
-    told = told_by_rows(table)
+    told = told_by_rows(table, cell.focus)
     rates = held[:, told].mean(axis=1)  # intervals of one repetition go up and down together
     error, coverage = float(rates.std() / math.sqrt(len(rates))), float(rates.mean())
     one_by_one = {name: float(held[:, j].mean()) for j, name in enumerate(table.names) if told[j]}
     low = [n for n, x in one_by_one.items() if x < LEAST_OF_ONE - 2 * math.sqrt(0.09 / len(held))]
-    wrong = int(known[:, ~told].sum())
+    wrong = int(known[:, list(table.never)].sum())
     shown, hidden = held[:, told][known[:, told]], held[:, told][~known[:, told]]
     return {
-        **vars(cell), "repetitions": len(held), "identified": float(known.mean()), "coverage": coverage, "error": error,
+        **vars(cell), "repetitions": len(held), "identified": float(known[:, told].mean()), "coverage": coverage,
+        "error": error,
         "of_identified": float(shown.mean()) if shown.size else None,
         "of_others": float(hidden.mean()) if hidden.size else None,
         "width": float(np.median(wider[:, told])), "least": min(one_by_one.values()), "by_coefficient": one_by_one,
@@ -359,7 +405,9 @@ def told(line: dict[str, Any]) -> str:
     """A cell for people."""
     parts = [f"{100 * line[name]:.1f} % of {word}" for name, word in (("of_identified", "identified"),
              ("of_others", "others")) if line[name] is not None]  # fmt: skip
+    parts += [f"{100 * line['of_pooled']:.1f} % the pooled fit"] if "of_pooled" in line else []
     where = f"{line['table']:14} N={line['rows']:<7} eps={line['epsilon']:<4} n={line['sites']:<3}"
+    where = " ".join([where, *line["focus"]])
     held = f"{100 * line['coverage']:.1f} +- {100 * line['error']:.1f} % held ({', '.join(parts)})"
     shown = f"{100 * line['identified']:.0f} % identified, least of one {100 * line['least']:.0f} %"
     return f"{where} {held}, {shown}, width {line['width']:.2f}{'  FAILS' if line['fails'] else ''}"

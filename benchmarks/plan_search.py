@@ -2,6 +2,7 @@
 
     python benchmarks/plan_search.py --workers 16 --time-limit 540      again and again until nothing is left
     python benchmarks/plan_search.py --tables                           other tables; writes plan_unseen.json
+    python benchmarks/plan_search.py --tables --foretold                the same without the search: predictions only
 
 For Adult and Bank Marketing, epsilon 0.1, 0.5, 1 and 4, for 5, 20 and 100 sites, complete and ring:
 
@@ -11,10 +12,10 @@ For Adult and Bank Marketing, epsilon 0.1, 0.5, 1 and 4, for 5, 20 and 100 sites
     refine    neighbours of the winner, half a grid step away, twice
     verdict   plan and winner with 24 runs of fresh noise: mean risk minus the pooled optimum's
 
-With --tables, the tables of benchmarks/tables.py: 5 sites at epsilon 0.5 and 20 at epsilon 2, complete, at most 20,000
-rows with the noise of all, by a smaller search that begins with the plan's own setting; and what the plan foretold when
-it was told nothing, how frequent the labels are, or also one of its words for how predictable they are, beside what
-came.
+With --tables, the tables of benchmarks/tables.py (with --foretold, those that judge): 5 sites at epsilon 0.5 and 20 at
+epsilon 2, complete, at most 20,000 rows with the noise of all, by a smaller search that begins with the plan's own
+setting; and what the plan foretold when it was told nothing, how frequent the labels are, or also one of its words for
+how predictable they are, beside what came.
 
 Every evaluation is written to OUT.trials.jsonl when it is done, so an interrupted search goes on where it was. A ratio
 of 1.05 says that the plan's excess risk is 5 % above the best that the search found. The search is not private and the
@@ -29,6 +30,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import TimeoutError as MultiprocessingTimeout
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -246,40 +248,51 @@ def setting_of(plan: Any) -> Setting:
     return Setting(chosen["rounds"], chosen["local_steps"], chosen["rho"], chosen["diameter"])
 
 
-def foretold(bench: Bench, plan: Any, runs: int, best: float) -> dict[str, Any]:
-    """What was said beforehand and what came, by how much the planner was told."""
-    from sottovoce.plan.predict import masked, no_model
+def foretold(bench: Bench, plan: Any, runs: int, best: float | None) -> dict[str, Any]:
+    """What was said beforehand and what came, by how much the planner was told. `best` is the least excess found."""
+    import numpy as np
+
+    from sottovoce.plan.predict import interval, masked, no_model, risks, tables
     from sottovoce.plan.trial import trial
 
     data, _ = rows_of(bench.case.data)
     nothing = no_model(data, bench.loss)
     told = told_of(bench, 1 - bench.optimum / nothing)
     sums = trial(masked(plan.task, None), bench.whole, bench.graph, runs=runs, seed=2).consensus
+    exposed = {"exposed": True} if data.factors.shifts is not None else {}
     lines = {}
     for name, options in told.items():
-        made = planned(bench, **options)
+        made = planned(bench, **options, **exposed)
+        task, made_up = made.task, tables(made.task, None)  # as `made.predicted`, without what a site would do alone
+        said = [interval(risks(task, way, made_up)[0]) for way in (made.algorithm(), masked(task, None))]
         came = bench.risk(setting_of(made), whole=True, runs=runs, seed=2)["risk"]
         lines[name] = {
             "told": options,
-            "ratio": (came - bench.optimum) / best,
+            "ratio": None if best is None else (came - bench.optimum) / best,
             "setting": setting_of(made)._asdict(),
-            "local": {"foretold": list(made.predicted.joined), "came": came},
-            "masked": {"foretold": list(made.predicted.masked), "came": float(sums.mean())},
+            "local": {"foretold": list(said[0]), "came": came},
+            "masked": {"foretold": list(said[1]), "came": float(sums.mean())},
             "way": made.way,
-            "nothing": {"foretold": list(made.predicted.nothing), "came": nothing},
+            "nothing": {
+                "foretold": list(interval(np.array([no_model(one, task.loss) for one in made_up]))),
+                "came": nothing,
+            },
         }
     return lines
 
 
 def told_of(bench: Bench, explained: float) -> dict[str, dict[str, Any]]:
-    """As people would know it: shares to two digits, and a word."""
+    """As people would know it: shares, or the spread of numbers, or the mean of counts, to two digits; and a word."""
     import numpy as np
 
-    from sottovoce.problem.losses import Reals
+    from sottovoce.problem.losses import Counts, Reals
     from sottovoce.settings.supplied import PREDICTABILITY
 
+    first: dict[str, Any]
+    if isinstance(bench.loss.labels, Counts):
+        return {"nothing": {}, "frequency": {"base_rate": float(f"{np.minimum(bench.labels, 1).mean():.2g}")}}
     if isinstance(bench.loss.labels, Reals):
-        first: dict[str, Any] = {"label_spread": float(f"{bench.labels.std():.1g}")}
+        first = {"label_spread": float(f"{bench.labels.std():.2g}")}
     else:
         counts = np.unique(bench.labels, return_counts=True)[1] / len(bench.labels)
         shares = [float(f"{share:.2g}") for share in counts]
@@ -288,17 +301,21 @@ def told_of(bench: Bench, explained: float) -> dict[str, dict[str, Any]]:
     return {"nothing": {}, "frequency": first, "both": first | {"predictability": word}}
 
 
-def solve(work: tuple[Case, Grid, Path]) -> dict[str, Any]:
-    """One case, from screening to verdict."""
+def solve(work: tuple[Case, Grid | None, Path]) -> dict[str, Any]:
+    """One case, from screening to verdict; without a grid only what was foretold of it, and what came."""
     case, grid, cache = work
     started = time.perf_counter()
     bench = Bench(case, cache)
     plan = planned(bench)
+    if grid is None:
+        line = {"case": case.key, **case._asdict(), "optimum": bench.optimum}
+        line["foretold"] = foretold(bench, plan, TINY.runs[3], None)
+        return line | {"seconds": time.perf_counter() - started}
     tried = screen(bench, grid)
     if grid == TINY:
         tried = [setting_of(plan), *tried]
     best = refine(bench, race(bench, tried, grid), grid)
-    line: dict[str, Any] = {"case": case.key, **case._asdict(), "optimum": bench.optimum}
+    line = {"case": case.key, **case._asdict(), "optimum": bench.optimum}
     for name, setting in (("plan", setting_of(plan)), ("best", best)):
         scores = bench.risk(setting, whole=True, runs=grid.runs[3], seed=2)
         line[name] = {"setting": setting._asdict(), "excess": scores["risk"] - bench.optimum,
@@ -314,13 +331,36 @@ def table(lines: list[dict[str, Any]]) -> str:
     """What people read."""
     head = f"{'case':28s} {'plan':>8s} {'best':>8s} {'ratio':>6s}   plan t, l, rho, D / best t, l, rho, D"
     rows = [head]
-    for line in sorted(lines, key=lambda x: (x["data"], x["sites"], x["graph"], x["epsilon"])):
+    searched = [line for line in lines if "ratio" in line]
+    for line in sorted(searched, key=lambda x: (x["data"], x["sites"], x["graph"], x["epsilon"])):
         said = " / ".join(
             f"{s['rounds']}, {s['local_steps']}, {s['rho']:.2g}, {s['diameter']:.3g}"
             for s in (line["plan"]["setting"], line["best"]["setting"])
         )
         plan, best, ratio = line["plan"]["excess"], line["best"]["excess"], line["ratio"]
         rows.append(f"{line['case']:28s} {plan:8.4f} {best:8.4f} {ratio:6.3f}   {said}")
+    return "\n".join(rows)
+
+
+def kept(lines: list[dict[str, Any]]) -> str:
+    """How many predictions held, and how wide they were, by kind of label and by what was told: unseen tables only."""
+    import numpy as np
+
+    import tables
+
+    rows = [f"{'kind':12s} {'told':10s} {'way':8s} {'held':>8s}   median of highest over lowest"]
+    unseen = [line for line in lines if tables.BY_NAME[line["data"]].role == "unseen"]
+    kinds = [*dict.fromkeys(tables.BY_NAME[line["data"]].kind for line in unseen), None]
+    for told, way, kind in itertools.product(("nothing", "frequency", "both"), ("masked", "local"), kinds):
+        some = [
+            line for line in unseen if kind in (None, tables.BY_NAME[line["data"]].kind) and told in line["foretold"]
+        ]
+        said = [line["foretold"][told][way] for line in some]
+        if not said:
+            continue
+        held = sum(one["foretold"][1] <= one["came"] <= one["foretold"][2] for one in said)
+        width = float(np.median([one["foretold"][2] / one["foretold"][1] for one in said]))
+        rows.append(f"{kind or 'all':12s} {told:10s} {way:8s} {held:4d} / {len(said):2d}   {width:.2f}")
     return "\n".join(rows)
 
 
@@ -332,6 +372,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a small grid, to see that it works")
     parser.add_argument("--replan", action="store_true", help="score the plan again in finished cases")
     parser.add_argument("--tables", action="store_true", help="the tables of benchmarks/tables.py")
+    parser.add_argument("--foretold", action="store_true", help="with --tables: predictions only, no search")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     options.out = options.out or (UNSEEN if options.tables else OUT)
@@ -343,23 +384,28 @@ def main() -> None:
     if options.tables:
         import tables
 
-        names = [table.name for table in sorted(tables.ALL, key=lambda table: (table.role == "seen", table.rows))]
+        judging = [table for table in tables.ALL if table.role == "unseen" or not options.foretold]
+        names = [table.name for table in sorted(judging, key=lambda table: (table.role == "seen", table.rows))]
         cases = [Case(name, n, "complete", epsilon) for n, epsilon in ((5, 0.5), (20, 2.0)) for name in names]
     cases = [case for case in cases if case.key not in skip and (options.only or "") in case.key]
     cache, grid = options.out.with_suffix(".trials.jsonl"), TINY if options.tables else SMALL if options.small else WIDE
+    grid = None if options.foretold else grid
     print(f"{len(cases)} cases to go, {len(skip)} finished", flush=True)
     with get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
         results = pool.imap_unordered(solve, [(case, grid, cache) for case in cases])
         for _ in cases:
             try:
                 line = results.next(timeout=max(1.0, options.time_limit - (time.perf_counter() - started)))
-            except TimeoutError:
+            except MultiprocessingTimeout:
                 print("time is up; run again to go on", flush=True)
                 break
             finished = [old for old in finished if old["case"] != line["case"]] + [line]
             options.out.write_text(json.dumps(finished, indent=1) + "\n", encoding="utf-8")
-            print(f"{time.perf_counter() - started:6.0f} s  {line['case']}: ratio {line['ratio']:.3f}", flush=True)
+            ratio = f": ratio {line['ratio']:.3f}" if "ratio" in line else ""
+            print(f"{time.perf_counter() - started:6.0f} s  {line['case']}{ratio}", flush=True)
     print(table(finished), flush=True)
+    if options.tables:
+        print(kept(finished), flush=True)
 
 
 if __name__ == "__main__":

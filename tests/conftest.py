@@ -1,11 +1,16 @@
 """What holds for all tests: no outcome depends on chance, nor on how busy the machine is."""
 
 import gc
+import os
 import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Before NumPy is loaded, as the command does it: several workers share the processors, and threads of linear algebra
+# that wait for each other take five times as long there.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from helpers import draws, every
 

@@ -4,6 +4,7 @@ from . import algorithms as algorithms
 from . import estimators as estimators
 from . import plan as plan
 from . import privacy as privacy
+from . import tables as tables
 from . import tally as tally
 from .algorithms import ADMM as ADMM
 from .algorithms import DPADMM as DPADMM
@@ -37,6 +38,9 @@ from .problem.factors import Factors as Factors
 from .problem.sites import Sites as Sites
 from .simulation.engine import Result as Result
 from .simulation.engine import simulate as simulate
+from .tables.release import cross_table as cross_table
+from .tables.release import describe as describe
+from .tables.release import survival as survival
 
 __version__: str
 __all__: list[str]

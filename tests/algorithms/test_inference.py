@@ -20,7 +20,7 @@ from sottovoce.oracle.row_sums import half, whole
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy import delta, epsilon
 from sottovoce.privacy.observers import weakened
-from sottovoce.sums.inference import CRITICAL, Evidence, infer
+from sottovoce.sums.inference import CRITICAL, USUAL, Evidence, infer
 
 N, D, RUNS = 4, 3, 3000
 ALL = sv.graphs.complete(N)
@@ -126,6 +126,24 @@ def test_the_budget_is_dealt_out_whole_and_never_overdrawn(rounds):
     assert kinds == ["second moments", *(rounds - 3) * ["descent"], "Hessian", "last gradient"]
 
 
+def test_with_less_noise_more_of_the_budget_goes_to_the_last_gradient():
+    """By public numbers, once, and within bounds; what was agreed on stays."""
+    shared = {"epsilon": 1.0, "delta": 1e-6, "inference": True}
+    found = [sv.MaskedNewton(**shared).bound_to(rows, 16, 1) for rows in (10**3, 2 * 10**4, 10**5, 10**7)]
+    assert all(sum(one.division) == pytest.approx(1) for one in found)
+    assert list(found[0].split.values()) == pytest.approx(INFERENCE)
+    assert [one.division[3] for one in found] == sorted(one.division[3] for one in found)
+    assert found[0].division[3] < found[1].division[3] < found[2].division[3] == found[3].division[3]
+    assert found[1].bound_to(10**7, 16, 1) == found[1]
+    assert sv.MaskedNewton(**shared | {"focus": (1,)}).bound_to(10**7, 16, 1).division is None
+    assert sv.MaskedNewton(**shared | {"inference": False}).bound_to(10**7, 16, 1).division is None
+    for bad in ({"division": (0.2, 0.2, 0.2, 0.3)}, {"division": (0.5, 0.5, 0.0, 0.0)}):
+        with pytest.raises(InputError, match="division as four parts of the budget"):
+            sv.MaskedNewton(**shared | bad)
+    with pytest.raises(InputError, match="with inference"):
+        sv.MaskedNewton(division=INFERENCE)
+
+
 @pytest.mark.parametrize("kind", ["orthogonal", "opposite", "removed"])
 def test_no_transcript_with_a_hessian_tells_more_than_the_accountant_says(kind):
     algorithm = algorithm_of(colluding=0)
@@ -227,23 +245,28 @@ def test_a_direction_that_noise_hides_is_told_with_what_coefficients_usually_are
     a = np.column_stack([x, x[:, 1] + 1e-3 * rng.normal(size=len(x)), np.ones(len(x))]) / 2.1
     z = a @ (2.1 * np.array([1.0, 0.8, -0.3, -0.4]))
     b = np.where(rng.random(len(x)) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
-    found = [infer(replace(e, largest=1 / 2.1), np.eye(4) / 2.1) for e in run(a, b, runs=20, epsilon=2.0).evidence]
+    found = [infer(replace(e, largest=1 / 2.1), np.eye(4) / 2.1) for e in run(a, b, runs=60, epsilon=2.0).evidence]
     assert not any(one.identified[[1, 2]].any() for one in found)
     assert all(one.identified[[0, 3]].all() for one in found)
     errors = np.array([one.errors for one in found])
-    assert (errors[:, 1:3] > 0.5).all()
-    assert (errors[:, 1:3] < 50).all()
+    # Hidden ones are known ten times worse than the others at least, and usually no better than what is usual.
+    assert (errors[:, 1:3] > 0.2).all()
+    assert np.median(errors[:, 1:3]) > 1
+    assert np.quantile(errors[:, 1:3], 0.9) < 50
     assert np.mean([np.abs(one.values - [1.0, 0.8, -0.3, -0.4]) < CRITICAL * one.errors for one in found]) > 0.9
 
 
 def test_where_noise_hides_a_direction_the_point_there_is_not_told():
-    """The descent came to 5 there, by noise alone."""
-    evidence = Evidence(np.array([1.0, 5.0]), np.zeros(2), np.diag([0.2, 0.0]), 1e-4, 1e-3, 10_000)
-    found = infer(evidence, np.eye(2))
-    np.testing.assert_allclose(found.values, [1.0, 0.0], atol=1e-12)
-    assert found.identified.tolist() == [True, False]
-    assert found.errors[0] < 0.1
-    assert found.errors[1] > 1.0
+    """The descent came to 2 there, maybe by noise alone. Where it came further than what is supposed to be hidden, no
+    more than that is taken off: all that goes with the direction would be wrong by the rest.
+    """
+    for came, told in ((2.0, 0.0), (-2.0, 0.0), (60.0, 60 - USUAL)):
+        evidence = Evidence(np.array([1.0, came]), np.zeros(2), np.diag([0.2, 0.0]), 1e-4, 1e-3, 10_000)
+        found = infer(evidence, np.eye(2))
+        np.testing.assert_allclose(found.values, [1.0, told], atol=1e-12)
+        assert found.identified.tolist() == [True, False]
+        assert found.errors[0] < 0.1
+        assert found.errors[1] > 1.0
 
 
 def test_the_same_numbers_give_the_same_table_in_any_unit():

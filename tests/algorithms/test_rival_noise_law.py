@@ -28,7 +28,7 @@ def first_noise(algorithm, factor=1.0):
     """What the first release carries, in units in which its law is standard: (node, coordinate, run)."""
     site = harness.oracle(algorithm, sites(), every.graph_for(algorithm, PATH))
     source = SeededNoise(3, Shape(3, D, RUNS))
-    if isinstance(algorithm, al.MaskedNewton):
+    if algorithm.way.masked:
         # The second moments of all rows. Three sites, of which one may collude: two shares must be enough.
         unit = algorithm.multipliers(site.n)[0] * site.moments_sensitivity(sum(SIZES)) * np.sqrt(3 / 2)
         return factor * (opened(algorithm, site, source, RUNS)[0].value - site.moments(full=True)[:, None]) / unit

@@ -24,7 +24,7 @@ OPTIONS = COMMON | {"local_steps": 1, "diameter": 5.0, "relaxation": 0.7}
 ADDITIVE = {
     name: algorithm
     for name, algorithm in every.algorithms(OPTIONS, every.is_private_but_ipadmm).items()
-    if not isinstance(algorithm, (*harness.OBJECTIVE, al.TrustedCurator, al.MaskedNewton))
+    if not (algorithm.way.masked or isinstance(algorithm, (*harness.OBJECTIVE, al.TrustedCurator)))
 }
 
 

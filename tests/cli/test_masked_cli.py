@@ -48,6 +48,18 @@ def test_a_run_may_evaluate_its_own_model(capsys, tmp_path):
     assert accuracy.high - accuracy.low < 0.3
 
 
+def test_single_coefficients_are_asked_for_by_the_names_of_columns(capsys, tmp_path):
+    out, asked = tmp_path / "run", tmp_path / "asked.toml"
+    code, said = run(capsys, "--inference", "--focus", "sex", "--rounds", "6", "--out", str(out))
+    assert code == 0
+    assert "40 % for the focused gradient" in said.err
+    found = folder.read(out)
+    assert 'focus = ["sex"]' in found.config
+    assert "The budget went to sex=Female, sex=Male" in found.model.inference.text()
+    asked.write_text('focus = ["sex"]\ninference = true\nrounds = 6\n')
+    assert main([*SMALL[:-4], "--config", str(asked)]) == 0
+
+
 def test_the_table_of_observers_is_printed(capsys):
     code, said = run(capsys, "--colluding", "2")
     assert code == 0
@@ -63,6 +75,8 @@ def test_the_table_of_observers_is_printed(capsys):
         (["--spare", "-1"], "spare >= 0"),
         (["--evaluate", "1.5", "--rounds", "6"], "a share of the budget between 0 and 1, got evaluate=1.5"),
         (["--evaluate", "0.1", "--algorithm", "ipadmm"], "algorithm='masked' with evaluate, got algorithm='ipadmm'"),
+        (["--inference", "--focus", "sexx", "--rounds", "6"], "got focus='sexx'. Did you mean 'sex'?"),
+        (["--focus", "sex"], "inference with focus"),
         (["--loss", "hinge"], "loss with curvature"),
         (["--graph", "ring"], "a complete graph"),
         (["--local-steps", "3"], "settings of algorithm='masked'"),

@@ -30,6 +30,7 @@ LAYERS = [
     ("sums",),
     ("algorithms",),
     ("simulation",),
+    ("tables",),
     ("federation.agreement",),
     ("federation.transport",),
     ("federation.site",),

@@ -11,6 +11,7 @@ from sottovoce.federation.transport import wire
 from sottovoce.files.models import file
 from sottovoce.files.schema import parse
 from sottovoce.privacy.books import chain, json_file
+from sottovoce.tables import Survival
 from sottovoce.tally import evaluation
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,7 @@ FORMATS = {
     "model": file.FORMAT,
     "schema": parse.VERSION,
     "evaluation": evaluation.FORMAT,
+    "survival": Survival.format,
 }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from shutil import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 
@@ -22,6 +23,7 @@ from sottovoce.cli import main
 from sottovoce.cli.app import app
 from sottovoce.estimators import PrivateLogisticRegression
 from sottovoce.files.datasets.adult_csv import write_csv
+from sottovoce.files.schema import Categorical, Numeric, Schema, SurvivalLabel
 
 ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8")
@@ -51,6 +53,7 @@ SKIPPED = {
     "docs/design.md": ["it is the shape of an interface, without bodies"],
     "docs/how-to/large-networks.md": ["it is run by mpirun", "it is run by mpirun"],
     "docs/how-to/add-an-algorithm.md": ["it is one line of a table; tests/docs/test_add_an_algorithm.py puts it there"],
+    "docs/how-to/add-an-analysis.md": 2 * ["it needs the file above; tests/docs/test_add_an_analysis.py puts it there"],
 }
 
 
@@ -69,7 +72,31 @@ def fitted():
     return {"model": model.fit(given["X"], given["y"])}
 
 
+def study():
+    """Some rows of Adult and the tutorial's schema of them."""
+    draws, schema = np.random.default_rng(0), Schema.load(ROOT / "docs" / "tutorial" / "adult-schema.toml")
+    rows = pd.DataFrame(
+        {
+            name: draws.integers(*map(int, column.bounds), 300)
+            if isinstance(column, Numeric)
+            else draws.choice(list(column.level_words), 300)
+            for name, column in schema.described.items()
+        }
+    )
+    return {"rows": rows, "schema": schema}
+
+
+def lives():
+    """Some times to an event, and their schema."""
+    draws = np.random.default_rng(0)
+    months, arm = draws.exponential(30.0, 600), Categorical(name="arm", categories=("new", "old"))
+    rows = pd.DataFrame({"months": months, "died": draws.integers(0, 2, 600), "arm": draws.choice(["new", "old"], 600)})
+    return {"rows": rows, "schema": Schema((arm,), SurvivalLabel(time="months", event="died", until=60.0, bins=12))}
+
+
 GIVEN = {
+    "times to an event as a data frame, and their schema": lives,
+    "rows as a data frame, and their schema": study,
     "rows with labels 0 and 1": lambda: rows_and([0, 1]),
     "rows with labels no and yes": lambda: rows_and(["no", "yes"]),
     "a fitted model": fitted,

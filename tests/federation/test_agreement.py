@@ -111,8 +111,8 @@ def test_everything_else_matters():
         "epsilon": 2.0, "delta": 1e-6, "local_steps": 3, "diameter": 11.0, "schedule": "paper", "batch_size": 5,
         "radius": 1.0, "weights": "rows",
     }  # fmt: skip
-    # Of calibration and sensitivity only one value is allowed, and sampling is nothing without a batch.
-    assert set(values) == {f.name for f in fields(IPADMM)} - {"calibration", "sampling", "sensitivity"}
+    # Of calibration, sensitivity and moments only one value is allowed, and sampling is nothing without a batch.
+    assert set(values) == {f.name for f in fields(IPADMM)} - {"calibration", "sampling", "sensitivity", "moments"}
     variants += [replace(a, algorithm=replace(a.algorithm, **{key: value})) for key, value in values.items()]
     digests = [a.digest(), *(variant.digest() for variant in variants)]
     assert len(set(digests)) == len(digests)
@@ -265,7 +265,7 @@ def test_other_algorithms_are_refused_with_the_reason(name, reason):
 
 
 def test_an_algorithm_that_does_not_say_so_is_not_for_real_sites():
-    assert terms.ALLOWED == ("ipadmm", "dpadmm", "ryu-kim", "dp-dsgd", "masked")
+    assert terms.ALLOWED == ("ipadmm", "dpadmm", "ryu-kim", "dp-dsgd", "masked", "least-squares")
     silent = registry.Entry(at="pvp.PVP", label="", colour="", group="paper", grid={})
     assert silent.not_at_sites is not None
 

@@ -195,7 +195,7 @@ def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
     algorithm = toml_file.load(tmp_path / "federation.toml").algorithm
     assert (algorithm.rounds, algorithm.local_steps, algorithm.rho, algorithm.diameter) == (9, 3, 0.5, 7.0)
     assert algorithm.weights == "rows"
-    assert (algorithm.lam, asked["lam"], asked["fixed"]) == (0.3, 0.3, {"rounds": 9})
+    assert (algorithm.lam, asked["lam"], asked["fixed"]) == (0.3, 0.3, {"moments": 0.0, "rounds": 9})
     assert (asked["sizes"], asked["d"], list(asked["graph"].degrees)) == ([300, 200, 250], 5, [1, 2, 1])
 
 

@@ -55,11 +55,16 @@ def test_everything_that_the_promise_rests_on_changes_the_digest():
         "evaluate": 0.1,
     }  # fmt: skip
     # Held-out rows: tests/algorithms/test_held_out.py.
-    fixed = {"regulariser", "calibration", "weights", "least_sites", "hold_out"}
+    fixed = {"regulariser", "calibration", "weights", "least_sites", "hold_out", "focus", "division"}
     assert set(values) | fixed == {f.name for f in fields(sv.MaskedNewton)}
     variants = [replace(a, algorithm=replace(a.algorithm, **{key: value})) for key, value in values.items()]
     digests = {a.digest(), *(variant.digest() for variant in variants)}
-    assert len(digests) == 1 + len(variants)
+    inferring = {"inference": True, "rounds": 9}
+    for listed in ({}, {"focus": (0,)}, {"focus": (1, 0)}, {"division": (0.1, 0.2, 0.3, 0.4)}):
+        variant = replace(a, algorithm=replace(a.algorithm, **inferring, **listed))
+        assert toml_file.loads(toml_file.dumps(variant)) == variant
+        digests.add(variant.digest())
+    assert len(digests) == 5 + len(variants)
 
 
 @pytest.fixture(scope="module")
@@ -285,6 +290,21 @@ def test_masked_sums_are_the_default(place):
     assert "Algorithm:" not in said
 
 
+def test_intervals_are_predicted_before_anyone_signs(place):
+    schema = '[label]\ncolumn = "ill"\nclasses = ["no", "yes"]\n[[columns]]\nname = "smoker"\nkind = "boolean"\n'
+    (place / "schema.toml").write_text("version = 1\n" + schema + "shares = [0.3, 0.7]\n")
+    given = [*sites_given(), "--inference", "--colluding", "1", "--schema", "schema.toml", "--delta", "1e-5"]
+    said = run("new", *given, "--epsilon", "8")
+    a = toml_file.load(place / "federation.toml")
+    assert a.algorithm.inference
+    assert a.encoding.columns[0].shares == (0.3, 0.7)
+    words = "Predicted at epsilon 8 with 1,200 rows: the 95 % interval tells an odds ratio of 3 from 1 for 1 of 1"
+    assert words in said
+    assert words in " ".join(run("show", "federation.toml").split())
+    hopeless = run("new", *given, "--epsilon", "0.05", "--out", "other.toml")
+    assert "Until the first coefficient does" in hopeless or "would do" in hopeless
+
+
 def test_attempts_are_told_before_anyone_signs(place):
     given = ["--policy", "go-on", "--go-on-after-round", "0", "--wait-seconds", "60"]
     masked = ["--algorithm", "masked", "--colluding", "1", "--least-sites", "3", "--spare", "2"]
@@ -331,6 +351,21 @@ def test_an_agreement_holds_the_number_of_exchanges_that_a_draft_found(place):
         replace(a, algorithm=open_)
     with pytest.raises(SottovoceError, match="Expected rounds, which must be the same number at all sites"):
         toml_file.loads(text.replace(f"\nrounds = {found}\n", "\n"))
+
+
+def test_what_is_asked_for_and_the_parts_of_the_budget_are_agreed_on_by_name(place):
+    given = ["--algorithm", "masked", "--colluding", "1", *sites_given(), *ARRAYS, "--inference"]
+    run("new", *given, "--focus", "x1", "--focus", "x0")
+    assert toml_file.load(place / "federation.toml").algorithm.focus == (1, 0)
+    told = run("show", "federation.toml").replace("\n", " ")
+    assert "focus = x1 and x0" in told
+    assert "40 % for the focused gradient" in told
+    run("new", *given, "--out", "all.toml")
+    assert sum(toml_file.load(place / "all.toml").algorithm.division) == pytest.approx(1)
+    with pytest.raises(SottovoceError, match=r"Expected focus among x0, x1.*got focus='age'"):
+        run("new", *given, "--focus", "age")
+    with pytest.raises(SottovoceError, match="inference with focus"):
+        run("new", *given[:-1], "--focus", "x1")
 
 
 def test_members_without_masks_stay_as_they_were():

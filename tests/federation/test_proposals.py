@@ -93,7 +93,10 @@ def words_of(federation, world, name):
     return found
 
 
-@pytest.mark.parametrize("terms", [{}, {"inference": True, "rounds": 7}, {"evaluate": 0.3, "rounds": 6}])
+INFERRING = {"inference": True, "rounds": 8}
+
+
+@pytest.mark.parametrize("terms", [{}, INFERRING, INFERRING | {"focus": (0,)}, {"evaluate": 0.3, "rounds": 6}])
 def test_sites_that_round_differently_end_with_one_model_up_to_rounding(monkeypatch, terms):
     monkeypatch.setattr(Summing, "open", rounding(1e-14))
     with made(**terms, least_sites=5) as federation:

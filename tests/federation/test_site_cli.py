@@ -193,7 +193,9 @@ REFUSED = {
     "no cap": (lambda *_: {"cap_epsilon": None, "cap_delta": None}, InputError, 2, "a ledger of these rows at"),
     "half a cap": (lambda *_: {"cap_delta": None}, InputError, 2, "--cap-epsilon and --cap-delta together"),
     "no certificates": (lambda *_: {"certificates": None}, InputError, 2, "--certificates FOLDER, or else"),
-    "a cap that is too small": (lambda *_: {"cap_epsilon": 1.0}, BudgetError, 3, "Expected to stay within the cap"),
+    "a cap that is too small": (
+        lambda *_: {"cap_epsilon": 1.0, "patience": 0.3}, BudgetError, 3, "Expected to stay within the cap",
+    ),
     "a server that is not there": (
         lambda *_: {"server": "tls://127.0.0.1:1", "patience": 0.3}, transport.UnreachableError, 7, "an answer",
     ),
@@ -314,7 +316,7 @@ def test_a_site_may_write_its_file_with_semicolons(world, tmp_path, capsys):
 def test_a_ledger_belongs_to_its_rows(world, tmp_path):
     state = tmp_path / "state"
     with pytest.raises(BudgetError):
-        site_run(**options(world, "berlin", state, quiet=True, cap_epsilon=1.0))
+        site_run(**options(world, "berlin", state, quiet=True, cap_epsilon=1.0, patience=0.3))
     # What was refused has fixed no cap.
     with pytest.raises(transport.UnreachableError):
         site_run(**options(world, "berlin", state, quiet=True, server="tls://127.0.0.1:1", patience=0.3))

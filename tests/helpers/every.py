@@ -67,7 +67,7 @@ def may_run_at_sites(line):
 
 def has_own_noise_at_sites(line):
     """Those that real sites run with noise of its own at every site; masked sums have tests of their own."""
-    return may_run_at_sites(line) and line.kind is not sv.MaskedNewton
+    return may_run_at_sites(line) and not line.kind.way.masked
 
 
 def kinds(where):

@@ -41,7 +41,7 @@ class Federation:
 
     def __init__(self, graph, sizes, algorithm, seed=3, d=5, names=FIVE, cap=CAP, **changes):
         self.names = names[: len(sizes)]
-        self.masked, self.seeds = isinstance(algorithm, sv.MaskedNewton), dict.fromkeys(self.names)
+        self.masked, self.seeds = algorithm.way.masked, dict.fromkeys(self.names)
         if self.masked:
             self.keys, self.seeds, sites = masked_members(self.names, sizes)
         else:

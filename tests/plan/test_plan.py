@@ -13,9 +13,9 @@ from sottovoce.files.datasets import Dataset
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.plan.choose import Predictor, Setting
 from sottovoce.plan.planner import _problems
-from sottovoce.plan.synthetic import table
+from sottovoce.plan.synthetic import Belief, table
 from sottovoce.plan.trial import thinned, trial
-from sottovoce.problem.losses import Hinge, Huber, Logistic, Quantile, Softmax
+from sottovoce.problem.losses import Hinge, Huber, Logistic, Poisson, Quantile, Softmax
 from sottovoce.settings import plain
 
 SMALL = {"sizes": [300, 200, 400], "d": 6, "graph": graphs.complete(3), "epsilon": 1.0, "max_rounds": 12}
@@ -31,8 +31,8 @@ def test_only_public_numbers_enter():
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters.values())
     assert set(parameters) == {
         "sizes", "d", "graph", "epsilon", "delta", "loss", "regulariser", "lam", "data_norm", "max_grad_norm", "fixed",
-        "max_rounds", "base_rate", "predictability", "label_spread", "colluding", "stand_in", "unit",
-        "progress",
+        "max_rounds", "base_rate", "predictability", "label_spread", "exposed", "colluding", "stand_in",
+        "unit", "progress",
     }  # fmt: skip
     # Rows come in by `stand_in` alone, which the caller declares to be public.
     takes_rows = [
@@ -103,7 +103,7 @@ def test_trade_off_never_rises(small):
 
 
 def test_joining(small):
-    assert small.joining_helps == (small.predicted.joined.mean < small.predicted.alone.mean)
+    assert small.joining_helps == (small.predicted.together.mean < small.predicted.alone.mean)
     many = plan(sizes=[100] * 30, d=6, graph=graphs.complete(30), epsilon=0.5, max_rounds=12)
     assert many.joining_helps  # 100 rows at epsilon 0.5 are worth little, 3,000 are worth something
     assert "Joining helps: mean loss" in many.reason
@@ -183,7 +183,7 @@ def test_stand_in_is_used():
 def test_thinned_trials_keep_the_noise():
     """A quarter of the rows with the noise of all: the same risk, up to the luck of the rows."""
     data, sizes, graph = table(8000, 6, Logistic(), seed=4), [2000] * 4, graphs.complete(4)
-    algorithm = sv.IPADMM(rounds=10, local_steps=1, rho=0.05, diameter=20.0, epsilon=0.2)
+    algorithm = sv.IPADMM(rounds=10, local_steps=1, rho=0.05, diameter=20.0, epsilon=0.1)
     whole = trial(algorithm, thinned(data, sizes, 8000, 0), graph, runs=64, seed=1)
     part = thinned(data, sizes, 2000, 0)
     assert (part.sites.counts.tolist(), part.share) == ([500] * 4, 0.25)
@@ -191,6 +191,26 @@ def test_thinned_trials_keep_the_noise():
     assert scored.consensus.mean() == pytest.approx(whole.consensus.mean(), rel=0.01)
     naive = trial(algorithm, part._replace(share=1.0), graph, runs=64, seed=1, judge=data)
     assert naive.consensus.mean() > 1.025 * whole.consensus.mean()  # the noise of 500 rows would be four times as large
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(4), Poisson()], ids=lambda loss: loss.name)
+def test_thinned_trials_keep_the_noise_of_masked_sums(loss):
+    """Their noise has the shape of the second moments, which are noisy themselves: a quarter of the rows with the noise
+    of all has the same of both.
+    """
+    exposed = loss == Poisson()
+    belief = Belief(base_rate=0.02 if exposed else None, explained=(0.3, 0.3))
+    data = table(8000, 6, loss, seed=4, belief=belief, exposed=exposed)
+    sizes, graph = [2000] * 4, graphs.complete(4)
+    algorithm = sv.MaskedNewton(epsilon=0.05, delta=1e-5, loss=loss).bound_to(8000, 6, 4)
+    assert any(line.point > 6 * loss.outputs for line in algorithm.schedule(6))  # whitened: the map goes along
+    whole = trial(algorithm, thinned(data, sizes, 8000, 0), graph, runs=64, seed=1)
+    part = thinned(data, sizes, 2000, 0)
+    scored = trial(algorithm, part, graph, runs=64, seed=1, judge=data)
+    naive = trial(algorithm, part._replace(share=1.0), graph, runs=64, seed=1, judge=data)
+    excess = naive.consensus.mean() - whole.consensus.mean()
+    assert excess > 0.05 * whole.consensus.mean()  # four times the noise: it would show
+    assert abs(scored.consensus.mean() - whole.consensus.mean()) < 0.2 * excess
 
 
 def test_made_up_tables():

@@ -1,6 +1,7 @@
 """`sottovoce plan`, as a command of its own."""
 
 import json
+import math
 
 import pytest
 import typer
@@ -107,6 +108,21 @@ def test_what_a_schema_supplies_goes_in_and_options_win(tmp_path):
     assert "Supplied, not computed from the rows: base rate 0.3; predictability hardly." in changed["notes"]
 
 
+def test_a_schema_tells_the_mean_of_counts_and_their_exposures(tmp_path):
+    """Exposures that differ explain some of the counts: no model does better where the schema has them."""
+    counts = TWO.replace('classes = ["a", "b"]', "bounds = [0, 50]\ncounts = true")
+    exposed = '\n[exposure]\ncolumn = "years"\nbound = 10\n'
+    shape = ["--sizes", "60,80,70", "--epsilon", "4", "--max-rounds", "2", "--quiet", "--json"]
+    nothing = []
+    for more in ("", exposed):
+        (tmp_path / "schema.toml").write_text(f"{counts}\n[supplied]\nbase_rate = 0.02\n{more}")
+        found = json.loads(run(*shape, "--schema", str(tmp_path / "schema.toml")).stdout)
+        assert any("counts whose mean is 2 % of the largest" in note for note in found["notes"])
+        nothing.append(found["predicted"]["nothing"]["mean"])
+    assert nothing[0] == pytest.approx(0.02 * (1 - math.log(0.02)), rel=0.05)  # the loss of a Poisson law's mean
+    assert nothing[1] < 0.99 * nothing[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [pytest.param(["--loss", "softmax", "--classes", "3"], "softmax", marks=pytest.mark.slow),
@@ -125,3 +141,80 @@ def test_without_a_terminal_progress_is_lines_and_settings_come_first():
     assert shown.stdout.index("diameter") < shown.stdout.index("Predicted mean loss")
     assert "No model, always the same answer" in shown.stdout
     assert "masked sums" in shown.stdout
+
+
+CLINIC = TWO.replace(
+    "[[columns]]",
+    '[[columns]]\nname = "ward"\nkind = "categorical"\ncategories = ["n", "s"]\nreference = "n"\n[[columns]]',
+)
+ASKED = ["--inference", "--sizes", "4000,6000", "--epsilon", "4", "--delta", "1e-6", "--quiet"]
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    path = tmp_path / "schema.toml"
+    path.write_text(CLINIC)
+    return str(path)
+
+
+def test_inference_shows_each_coefficient_and_what_it_would_need(clinic):
+    shown = " ".join(run(*ASKED, "--schema", clinic, "--base-rate", "0.3").stdout.split())
+    assert (
+        "Predicted at epsilon 4 with 10,000 rows: the 95 % interval tells an odds ratio of 3 from 1 for 2 of 2" in shown
+    )
+    for words in ("ward=s", "intercept", "times/over", "rows: 1.5 2 3 epsilon: 1.5 2 3", "base rate 0.3",
+                  "how frequent the levels of ward, x are", "No private row was looked at"):  # fmt: skip
+        assert words in shown
+    assert shown.endswith("sottovoce train --inference --nodes 2 --epsilon 4 --delta 1e-06 --lam 1e-06")
+    assert "diameter" not in shown  # a plan of the other way is another question
+
+
+def test_inference_as_json(clinic):
+    found = json.loads(run(*ASKED, "--schema", clinic, "--colluding", "1", "--json").stdout)
+    predicted = found["intervals"]
+    assert [line["name"] for line in predicted["lines"]] == ["ward=s", "x", "intercept"]
+    assert (predicted["rows"], predicted["epsilon"], predicted["hopeless"]) == (10_000, 4.0, False)
+    assert [need["ratio"] for need in predicted["needs"]["x"]] == [1.5, 2.0, 3.0]
+    assert predicted["needs"]["x"][0]["rows"] > predicted["needs"]["x"][2]["rows"]
+    assert found["train"].startswith("--inference --nodes 2 --epsilon 4 --delta 1e-06 --colluding 1")
+    less = json.loads(run(*ASKED, "--schema", clinic, "--colluding", "0", "--json").stdout)["intervals"]
+    assert less["lines"][1]["width"]["median"] < predicted["lines"][1]["width"]["median"]
+
+
+def test_a_column_that_is_asked_for_has_the_narrower_interval(tmp_path):
+    path = tmp_path / "schema.toml"
+    path.write_text(CLINIC + "".join(f'[[columns]]\nname = "f{k}"\nkind = "boolean"\n' for k in range(14)))
+    small = [*ASKED[:1], "--sizes", "3000,3000", "--epsilon", "1", *ASKED[5:], "--schema", path, "--base-rate", "0.3"]
+    alike, found = (json.loads(run(*small, *more, "--json").stdout) for more in ((), ("--focus", "x")))
+    assert found["train"].startswith("--inference --focus x --nodes 2")
+    widths = [{line["name"]: line["width"]["median"] for line in of["intervals"]["lines"]} for of in (alike, found)]
+    assert widths[1]["x"] < widths[0]["x"]
+    error = run(*SHAPE, "--focus", "x").exception
+    assert isinstance(error, InputError)
+    assert "inference with focus" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--features", "4"],
+            "--schema, and none of features, stand_in, max_grad_norm, plot, got schema=None, features=4",
+        ),
+        (["--stand-in", "adult"], "got schema=None, stand_in='adult'"),
+        (["--schema", "SCHEMA", "--plot", "x.svg"], "plot=PosixPath('x.svg')"),
+        (["--schema", "SCHEMA", "--loss", "smoothed-hinge"], "loss='logistic' or 'poisson' with inference"),
+        (["--schema", "SCHEMA", "--colluding", "2"], "colluding=2"),
+        (["--schema", "SCHEMA", "--focus", "wards"], "got focus='wards'"),
+    ],
+)
+def test_inference_refuses_what_does_not_go_with_it(clinic, arguments, message):
+    error = run(*ASKED, *(clinic if part == "SCHEMA" else part for part in arguments)).exception
+    assert isinstance(error, InputError)
+    assert message in str(error)
+
+
+def test_inference_refuses_levels_without_a_reference(tmp_path):
+    (tmp_path / "schema.toml").write_text(CLINIC.replace('reference = "n"\n', ""))
+    error = run(*ASKED, "--schema", str(tmp_path / "schema.toml")).exception
+    assert "columns.ward.reference" in str(error)

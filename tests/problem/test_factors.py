@@ -141,7 +141,8 @@ def test_a_weight_of_two_is_the_row_twice():
     still = Whitening(np.eye(4)[..., None], np.full((1, 1), 1e3))  # in which all rows are short
     ours, theirs = (sv.MaskedNewton(rounds=3).oracle(sites, full) for sites in (once, again))
     for of in (lambda s: s.gradient_sum(w), lambda s: s.moments(True), lambda s: s.moments(False),
-               lambda s: s.whitened_hessian_sum(w, still), lambda s: s.cross_moments()):  # fmt: skip
+               lambda s: s.whitened_hessian_sum(w, still),
+               lambda s: s.residual_moments(w[0], still, np.ones((1, 1)))):  # fmt: skip
         np.testing.assert_allclose(2 * of(ours), of(theirs), rtol=1e-12)
 
 
@@ -179,14 +180,16 @@ def test_no_row_with_its_weight_moves_a_sum_by_more(seed):
     labels = np.concatenate(labels_for(loss, rng, [a]))
     exposures = 10.0 ** rng.uniform(-9, 0, 2) if isinstance(loss, sv.losses.Poisson) else None
     factors = Factors.of(weights=10.0 ** rng.uniform(-9, 0, 2), exposures=exposures)
-    sums, still = [], Whitening(np.eye(4)[..., None], np.ones((1, 1)))
+    sums, still, near = [], Whitening(np.eye(4)[..., None], np.ones((1, 1))), np.full((1, 1), 0.5)
     for j in range(2):
         held = sv.Sites([a[[j]]], [labels[[j]]], factors=[factors[[j]]])
         site = sv.MaskedNewton(loss=loss, rounds=3).oracle(held, sv.graphs.complete(1))
         hessian = site.whitened_hessian_sum(w, still) if loss.outputs == 1 else np.zeros(1)
-        sums.append((site.gradient_sum(w), site.moments(True), site.cross_moments(), hessian))
+        crossed = site.residual_moments(w[0], still, near) if loss.outputs == 1 else np.zeros(1)
+        sums.append((site.gradient_sum(w), site.moments(True), crossed, hessian))
     bounds = (
-        site.gradient_sum_sensitivity(w, 1).item(), site.moments_sensitivity(1), site.cross_moments_sensitivity(1),
+        site.gradient_sum_sensitivity(w, 1).item(), site.moments_sensitivity(1),
+        site.residual_moments_sensitivity(1, still).item(),
         site.whitened_hessian_sum_sensitivity(1, still).item(),
     )  # fmt: skip
     for one, other, bound in zip(*sums, bounds, strict=True):
@@ -269,6 +272,21 @@ def test_logistic_regression_is_that_of_scikit_learn(classes):
     theirs, alike = (LogisticRegression(C=1e9, tol=1e-9, max_iter=5000).fit(x, y, sample_weight=u) for u in (v, None))
     np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-4)
     assert np.abs(theirs.predict_proba(x) - alike.predict_proba(x)).max() > 0.1
+
+
+def test_ipadmm_is_planned_without_a_head_start_where_rows_have_weights():
+    """With so many rows one is planned; it asks that rows count alike."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, size=(40_000, 5))
+    y = (rng.random(len(x)) < 1 / (1 + np.exp(-3 * x[:, 0]))).astype(int)
+    known = {"epsilon": 2.0, "delta": 1e-6, "data_norm": 3.0, "sites": 5, "algorithm": "ipadmm", "random_state": 0}
+    alike, weighed = (
+        quietly(lambda: PrivateLogisticRegression(**known, weight_bound=1.0), x, y, sample_weight=v)
+        for v in (None, rng.uniform(0.5, 1, size=len(x)))
+    )
+    assert alike.plan_.settings["moments"] > 0
+    assert weighed.plan_.settings["moments"] == 0
+    assert weighed.score(x, y) > 0.7
 
 
 def test_weights_and_class_weights_multiply():

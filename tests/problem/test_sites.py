@@ -205,3 +205,12 @@ def test_runs_on_private_rows_are_counted_together():
     assert more.sigma(site) == pytest.approx(real.privacy.sigma, rel=1e-6)
     assert real.privacy.runs == 9
     assert real.history.final("epsilon") == pytest.approx(real.privacy.epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_totals_take_what_is_negative_as_nothing(kind):
+    """The bound on a table's sum rests on it: two rows without negative numbers are at a right angle or less."""
+    mixed = np.array([[0.5, -0.5], [-0.25, 0.75], [0.0, 0.25]])
+    rows = sites([sp.csr_array(mixed) if kind == "csr" else mixed], [[1.0] * 3]).rows
+    assert rows.totals().tolist() == [0.5, 1.0]
+    assert rows.regrouped(np.array([0, 1, 3])).part(1, 2).totals().tolist() == [0.0, 1.0]

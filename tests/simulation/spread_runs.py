@@ -56,6 +56,9 @@ def cases():
         "masked, inference and evaluation": (
             sv.MaskedNewton(epsilon=2.0, rounds=8, inference=True, evaluate=0.2), few, whole, 1,
         ),
+        "masked, asked for": (
+            sv.MaskedNewton(epsilon=2.0, rounds=7, inference=True, focus=(1,)), few, whole, 1,
+        ),
         "masked, several classes": (
             sv.MaskedNewton(epsilon=2.0, rounds=4, loss=Softmax(3)), sites(SIZES, classes=3), whole, 1,
         ),

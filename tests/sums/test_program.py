@@ -17,10 +17,11 @@ from sottovoce.sums.curvature import WIDEST_MATRIX
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces
 from sottovoce.sums.program import Ask, AtPoint, HeldOut, LearntFrom, Opened, Question, Session, asking
 from sottovoce.sums.questions import (
-    CrossMoments,
     DiagonalMoments,
+    FocusedGradient,
     Gradient,
     Moments,
+    ResidualMoments,
     WhitenedCountHessian,
     WhitenedGradient,
     WhitenedHessian,
@@ -32,16 +33,18 @@ ANALYSES = {
     "learnt": sv.MaskedNewton(rounds=5),
     "of three classes": sv.MaskedNewton(rounds=4, loss=sv.losses.Softmax(3), evaluate=0.2),
     "inferred": sv.MaskedNewton(rounds=6, inference=True),
+    "asked for": sv.MaskedNewton(rounds=8, inference=True, focus=(0,)),
     "counts, inferred": sv.MaskedNewton(rounds=8, inference=True, evaluate=0.3, loss=POISSON),
     "evaluated": sv.MaskedNewton(rounds=4, evaluate=0.4, loss=sv.losses.Huber()),
     "held out": sv.MaskedNewton(rounds=7, evaluate=0.4, hold_out=3, inference=True),
     "without noise": sv.MaskedNewton(rounds=9, inference=True, epsilon=math.inf),
-    "least squares": LeastSquares(),
+    "least squares": LeastSquares(inference=True),
 }
 KINDS = {
-    "second moments": (Moments, DiagonalMoments, CrossMoments), "descent": (Gradient, WhitenedGradient),
+    "second moments": (Moments, DiagonalMoments), "descent": (Gradient, WhitenedGradient),
     "Hessian": (WhitenedHessian, WhitenedCountHessian), "last gradient": (WhitenedGradient,),
-    "evaluation": (ScorePlaces, ScoreCounts),
+    "focused gradient": (FocusedGradient,),
+    "evaluation": (ScorePlaces, ScoreCounts), "residual moments": (ResidualMoments,),
 }  # fmt: skip
 
 

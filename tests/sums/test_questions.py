@@ -16,10 +16,13 @@ from sottovoce.problem.factors import Factors
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces, room
 from sottovoce.sums.program import HeldOut, LearntFrom, Question
 from sottovoce.sums.questions import (
-    CrossMoments,
     DiagonalMoments,
+    FocusedGradient,
     Gradient,
     Moments,
+    ResidualMoments,
+    StartMoments,
+    Totals,
     WhitenedCountHessian,
     WhitenedGradient,
     WhitenedHessian,
@@ -130,16 +133,36 @@ def whitened(kind, a, diagonal=0.0):
     return kind(a.model() * a.bound / found.c, found)
 
 
+def focused(a):
+    """Along one or two directions of any kind; rows along an axis may be longer than 1 there, or not, and as long as c
+    or far shorter.
+    """
+    found = whitening(a, 0.0)
+    found = replace(found, c=found.c * a.rng.choice([1.0, 100.0]))
+    X = a.rng.normal(size=(a.p * int(a.rng.integers(1, 3)), RUNS))
+    X *= a.rng.choice([1.0, 1.0, 1e3]) / (np.abs(found.times(X)).max(axis=0) * a.bound)
+    return FocusedGradient(a.model() * a.bound / found.c, found, X)
+
+
+def residuals(a):
+    """At a model that is large or small, up to a reach that cuts most residuals or none; of either sign."""
+    asked = whitened(WhitenedHessian, a)
+    return ResidualMoments(asked.u, asked.whitening, a.rng.choice([-1, 1]) * 10 ** a.rng.uniform(-3, 2, size=(1, RUNS)))
+
+
 # How each is drawn, and of which losses.
 ANY_LOSS = (*SMOOTH, *COUNTS, *CLASSES)
 ASKED = {
+    Totals: (lambda _: Totals(), ANY_LOSS),
     Moments: (lambda _: Moments(), ANY_LOSS),
     DiagonalMoments: (lambda _: DiagonalMoments(), ANY_LOSS),
-    CrossMoments: (lambda _: CrossMoments(), (sv.losses.Huber(2.0),)),
+    StartMoments: (lambda _: StartMoments(), (sv.losses.Logistic(), sv.losses.Huber(0.7), *CLASSES)),
+    ResidualMoments: (residuals, (sv.losses.Huber(2.0),)),
     Gradient: (lambda a: Gradient(a.model()), ANY_LOSS),
     WhitenedGradient: (lambda a: whitened(WhitenedGradient, a, 0.3), ANY_LOSS),
     WhitenedHessian: (lambda a: whitened(WhitenedHessian, a), (*SMOOTH, *COUNTS)),
     WhitenedCountHessian: (lambda a: whitened(WhitenedCountHessian, a), COUNTS),
+    FocusedGradient: (focused, (*SMOOTH, *COUNTS)),
     ScorePlaces: (places, ANY_LOSS),
     ScoreCounts: (counts, ANY_LOSS),
 }

@@ -1,7 +1,7 @@
 """The algorithms, one file each."""
 
 from sottovoce.algorithms.admm import ADMM
-from sottovoce.algorithms.analysis import Analysis
+from sottovoce.algorithms.analysis import Analysis, Learning, Statistic
 from sottovoce.algorithms.averaged import NoisyAveragedGD, TrustedCurator
 from sottovoce.algorithms.base import Algorithm, Method, Outputs, PrivateAlgorithm, PrivateMethod
 from sottovoce.algorithms.dpadmm import DPADMM
@@ -28,6 +28,7 @@ __all__ = [
     "Algorithm",
     "Analysis",
     "FixedPoint",
+    "Learning",
     "MaskedNewton",
     "Method",
     "NoisyAveragedGD",
@@ -35,6 +36,7 @@ __all__ = [
     "PrivateAlgorithm",
     "PrivateMethod",
     "RyuKim",
+    "Statistic",
     "TrustedCurator",
     "UtilityBound",
     "utility_bound",

@@ -1,18 +1,22 @@
 """Analyses: a program of sums with its settings, the sites that may collude, the noise of each sum, and its price.
 
+    Analysis    all that follows from the schedule of sums, whatever the program finds
+    Learning    its answer is a model: a method of learning, run by `solve`
+    Statistic   its answer is something else, such as a table: run by `ask`, without loss, graph or history
+
 Of n sites, c may collude, and every sum holds at least u. Every site adds noise of standard deviation
 sigma_k Delta_k / sqrt(u - c) to its share of sum k, so that what c colluding sites do not know of the sum's noise is
 sigma_k Delta_k at least. Masks that cancel in the sum hide all else. Proofs: docs/proofs/masked.md.
 """
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from itertools import groupby
-from typing import ClassVar, Self
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -21,6 +25,7 @@ from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.row_sums import RowSums
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.discrete import shared_delta
 from sottovoce.privacy.accounting.gaussian import mu_for
@@ -35,10 +40,11 @@ from sottovoce.privacy.observers import (
     table_of,
 )
 from sottovoce.privacy.unit import Unit
-from sottovoce.problem.sites import Weights
+from sottovoce.problem.graphs import complete
+from sottovoce.problem.sites import Sites, Weights
 from sottovoce.sums.descent import Fit
 from sottovoce.sums.opening import Opener, Shares
-from sottovoce.sums.program import Known, Line, Program, Session
+from sottovoce.sums.program import Known, Line, Opened, Program, Session
 from sottovoce.sums.questions import Gradient
 
 SHORTEST_BOUND = 1e-140  # on the norm of rows: second moments of much shorter ones would lose digits, or vanish
@@ -47,14 +53,26 @@ MOST_NUMBERS = 2**23 - 2**13
 GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid steps
 MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
 
+T = TypeVar("T")
+Held = TypeVar("Held", bound=RowSums)  # the rows that an analysis is played on, with all that it needs of them
+_Held = TypeVar("_Held", bound=RowSums, contravariant=True)
+
+
+class Opening(Protocol[_Held]):
+    """Whoever can have sums over rows opened."""
+
+    def opener(self, shares: Shares, site: _Held, counts: Listing[int], noise: Noise, runs: int) -> Opener:
+        """An opener for the sums of these rows."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis(PrivateMethod):
-    """A method that reads noisy sums over all sites, and nothing else that a site sends.
+class Analysis(ABC, Generic[Held, T]):
+    """What reads noisy sums over all sites, and nothing else that a site sends. Its fields are public.
 
     Args:
-        epsilon: of the total guarantee, against the message server and `colluding` sites together.
-        weights: always "rows": a sum over all sites counts every row the same.
+        epsilon: of the total guarantee, against the message server and `colluding` sites together; `math.inf` adds no
+            noise and promises nothing.
+        delta: of the same guarantee.
         colluding: c, how many sites may collude, with each other and the message server. None: fewer than half of
             them, but at least one, since every site sees the sums.
         least_sites: u, the least number of sites in a sum. None: all.
@@ -65,52 +83,48 @@ class Analysis(PrivateMethod):
     way: ClassVar[Way] = MASKED_SUMS
     view: ClassVar[View] = "sums"
 
-    weights: Weights = "rows"
+    epsilon: float = 1.0
+    delta: float = 1e-5
     colluding: int | None = None
     least_sites: int | None = None
     spare: int = 0
     worst_case_epsilon: float | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _check_terms(self) -> None:
         expect(self.colluding is None or self.colluding >= 0, "colluding >= 0", colluding=self.colluding)
         expect(self.least_sites is None or self.least_sites >= 1, "least_sites >= 1", least_sites=self.least_sites)
         expect(self.spare >= 0, "spare >= 0 attempts", spare=self.spare)
         worst = self.worst_case_epsilon
         expect(worst is None or 0 < worst < math.inf, "a finite worst_case_epsilon > 0", worst_case_epsilon=worst)
-        expect(self.calibration == "exact", "calibration='exact' for masked sums", calibration=self.calibration)
-        rows_count = self.weights == "rows"
-        expect(rows_count, "weights='rows' for masked sums, which count every row the same", weights=self.weights)
 
     @abstractmethod
     def schedule(self, features: int) -> tuple[Line, ...]:
         """All sums, in order: sizes, and parts of the budget, which add up to 1. Public before the first."""
 
     @abstractmethod
-    def program(self, known: Known) -> Program[Fit]:
-        """The program: asks one question for each line of the schedule, and learns a model from the sums."""
+    def program(self, known: Known) -> Program[T]:
+        """The program: asks one question for each line of the schedule, and finds an answer from the sums."""
+
+    @abstractmethod
+    def rows_of(self, sites: Sites) -> Held:
+        """The rows of all sites, with what this analysis needs to compute with them."""
 
     @property
-    def infers(self) -> bool:
-        """True if coefficients are to have standard errors."""
-        return False
+    @abstractmethod
+    def released(self) -> str:
+        """What everyone sees, in words."""
 
     @property
     def opened(self) -> int:
-        """Number of sums; raises if it is unset."""
-        if self.rounds is None:
-            raise InputError(
-                "Expected a number of exchanges, got rounds=None, which follows from rows, features and sites. Give "
-                "rounds, or bind it first: bound_to(rows, features, sites)."
-            )
-        return self.rounds
+        """Number of sums."""
+        return len(self.schedule(1))
 
     @property
     def parts(self) -> tuple[float, ...]:
         """The part of the budget, mu^2, that every sum takes."""
         return tuple(line.part for line in self.schedule(1))
 
-    def begin(self, n: int, features: int, data_norm: float, unit: Unit, runs: int = 1) -> Session[Fit]:
+    def begin(self, n: int, features: int, data_norm: float, unit: Unit, runs: int = 1) -> Session[T]:
         """The program before its first sum, for n sites."""
         self.opened  # noqa: B018, raises if it is unset
         noise = math.sqrt(n / self.honest(n))
@@ -118,29 +132,24 @@ class Analysis(PrivateMethod):
         known = Known(runs, features, data_norm, changed, tuple(noise * sigma for sigma in self.multipliers(n)))
         return Session(self.program(known))
 
-    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
-        """Open the sums of the program one by one, with a model after each."""
+    def sums(self, site: Held, runs: int, network: Opening[Held], noise: Noise) -> Iterator[tuple[Opened, T]]:
+        """Every sum of the program as it is opened, with the answer so far. What cannot be run is refused before this
+        returns; no row is looked at before the first sum is asked for.
+        """
         self.check(site)
         counts = site.network.sites.counts.tolist()
         expect(len(counts) == site.n, f"the rows of all {site.n} sites, to play all of them", sites=len(counts))
         # Some rows may be held out, in an order that nobody knows and that is the same for the whole run.
         site = replace(site, order=cache(partial(noise.order, site.sites.rows.offsets)))
         opener = network.opener(Shares(self.multipliers(site.n), self.honest(site.n)), site, counts, noise, runs)
-        session = self.begin(site.n, site.sites.d, site.sites.data_norm, site.sites.unit, runs)
-        return self._play(session, opener, site.sites.n)
+        return self._sums(self.begin(site.n, site.sites.d, site.sites.data_norm, site.sites.unit, runs), opener)
 
-    def _play(self, session: Session[Fit], opener: Opener, nodes: int) -> Iterator[Round]:
+    def _sums(self, session: Session[T], opener: Opener) -> Iterator[tuple[Opened, T]]:
         for k in range(1, self.opened + 1):
             assert session.ask is not None  # the program asks as often as the schedule says
             opened = opener.open(k, session.ask.question)
             session.tell(opened)
-            fit: Fit = session.answer
-            yield Round(len(opened.value), partial(_copies, fit, nodes), fit.evidence, fit.evaluation)
-
-    @property
-    def rows_only(self) -> str | None:
-        """None: a person's rows are in the sums, wherever they are, and every sensitivity counts them all."""
-        return None
+            yield opened, session.answer
 
     # -- who colludes ---------------------------------------------------------------------------------------------
 
@@ -156,7 +165,7 @@ class Analysis(PrivateMethod):
         """u - c, the least number of shares of the noise in a sum that colluding sites do not know."""
         return self.members(n) - self.colluders(n)
 
-    def agreed(self, site: Oracle) -> Observer:
+    def agreed(self, site: RowSums) -> Observer:
         """The observer that epsilon was asked for against."""
         return Observer(self.colluders(site.n))
 
@@ -181,28 +190,28 @@ class Analysis(PrivateMethod):
         worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
         return calibrated(self.epsilon, self.delta, self.parts, self.spare, worst)
 
-    def sigma(self, site: Oracle) -> float:
+    def sigma(self, site: RowSums) -> float:
         """The smallest noise multiplier of all exchanges, that of the costliest."""
         return min(self.multipliers(site.n))
 
-    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+    def cost(self, k: int, site: RowSums, observer: Observer = RELAY) -> Event:
         """A Gaussian release whose noise is that of the shares which the observer does not know."""
         if math.isinf(self.epsilon):
             return NonPrivate()
         return Gaussian(self.multipliers(site.n)[k - 1] * self.noise_left(site.n, observer.colluding))
 
-    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+    def event(self, k: int, site: RowSums, observer: Observer = RELAY) -> Event:
         """The first k exchanges and all spare attempts, each of which costs as much as the costliest exchange."""
         if math.isinf(self.epsilon):
             return NonPrivate()
         noise, sigmas = self.noise_left(site.n, observer.colluding), self.multipliers(site.n)
         return releases([sigma * noise for sigma in sigmas[:k]], self.sigma(site) * noise, self.spare)
 
-    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+    def spent(self, k: int, site: RowSums, runs: int = 1) -> float:
         """Epsilon after k exchanges of each run, against the sites that were assumed to collude."""
         return epsilon(Repeated(self.event(k, site, self.agreed(site)), runs), self.delta)
 
-    def statement(self, site: Oracle) -> PrivacyStatement:
+    def statement(self, site: Held) -> PrivacyStatement:
         """The cost of all exchanges, and what holds against how many colluding sites."""
         self.check(site)
         event, private = self.event(self.opened, site, self.agreed(site)), math.isfinite(self.epsilon)
@@ -211,7 +220,7 @@ class Analysis(PrivateMethod):
             epsilon=self.spent(self.opened, site),
             target_epsilon=self.epsilon,
             delta=self.delta,
-            calibration=self.calibration if private else None,
+            calibration="exact" if private else None,
             sigma=self.sigma(site) if private else None,
             released=self.released,
             unit=site.sites.unit,
@@ -219,7 +228,7 @@ class Analysis(PrivateMethod):
             observers=table_of(site.n, event, self.delta, partial(self.noise_left, site.n)) if private else (),
         )
 
-    def notes(self, site: Oracle) -> tuple[str, ...]:
+    def notes(self, site: RowSums) -> tuple[str, ...]:
         """The assumptions of the guarantee, in words."""
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
         if n == 1:
@@ -255,16 +264,6 @@ class Analysis(PrivateMethod):
         """k s, for k rows of a person at each of s sites: all of them are in one sum."""
         return unit.changed * float(min(unit.sites, n))
 
-    def with_noise(self, factor: float) -> Self:
-        """The same with so many times the noise: all sums together are one Gaussian release, with noise as 1 / mu."""
-        mu = mu_for(self.epsilon, self.delta) / factor
-        return replace(self, epsilon=epsilon(Gaussian(1 / mu), self.delta))
-
-    def share_std(self, site: Oracle, rows: int) -> float:
-        """Standard deviation of one of at least u - c shares of the noise in the first gradient, at the model 0."""
-        sensitivity = float(Gradient(np.zeros((site.d, 1))).sensitivity(site, rows).item())
-        return self.multipliers(site.n)[min(1, self.opened - 1)] * sensitivity / math.sqrt(self.honest(site.n))
-
     def promises(self, n: int) -> list[tuple[float, int]]:
         """Epsilon against c colluding sites and, if `worst_case_epsilon` is given, that against all other sites."""
         worst = self.worst_case_epsilon
@@ -282,9 +281,8 @@ class Analysis(PrivateMethod):
 
     # -- what is refused ------------------------------------------------------------------------------------------
 
-    def check(self, site: Oracle) -> None:
+    def check(self, site: Held) -> None:
         """Refuse what cannot be kept, before a row is touched."""
-        refuse_incomplete(site, type(self).__name__)
         self.expect_sites(site.n)
         bound = site.sites.data_norm
         expect(
@@ -294,7 +292,7 @@ class Analysis(PrivateMethod):
         most = max(line.numbers for line in self.schedule(site.sites.d))
         expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
         if math.isfinite(self.epsilon):
-            self.expect_grid(site.n, int(site.network.m.max()))
+            self.expect_grid(site.n, int(site.network.sites.counts.max()))
 
     def expect_sites(self, n: int) -> None:
         """Refuse numbers of sites with which no guarantee holds."""
@@ -317,6 +315,85 @@ class Analysis(PrivateMethod):
                 f"Expected noise that a grid of {GRID_BITS} bits can hold, got epsilon={self.epsilon:g}, for which a "
                 f"site's share is 2^{math.log2(steps):.1f} steps of 2^52. Ask for a smaller epsilon or more exchanges."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning(Analysis[Oracle, Fit], PrivateMethod):
+    """An analysis that learns a model.
+
+    Args:
+        weights: always "rows": a sum over all sites counts every row the same.
+    """
+
+    weights: Weights = "rows"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_terms()
+        expect(self.calibration == "exact", "calibration='exact' for masked sums", calibration=self.calibration)
+        rows_count = self.weights == "rows"
+        expect(rows_count, "weights='rows' for masked sums, which count every row the same", weights=self.weights)
+
+    @property
+    def infers(self) -> bool:
+        """True if coefficients are to have standard errors."""
+        return False
+
+    @property
+    def rows_only(self) -> str | None:
+        """None: a person's rows are in the sums, wherever they are, and every sensitivity counts them all."""
+        return None
+
+    @property
+    def opened(self) -> int:
+        """Number of sums; raises if it is unset."""
+        if self.rounds is None:
+            raise InputError(
+                "Expected a number of exchanges, got rounds=None, which follows from rows, features and sites. Give "
+                "rounds, or bind it first: bound_to(rows, features, sites)."
+            )
+        return self.rounds
+
+    def rows_of(self, sites: Sites) -> Oracle:
+        """The rows, bound to the objective."""
+        return self.oracle(sites, complete(sites.n))
+
+    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        """Open the sums of the program one by one, with a model after each."""
+        return self._rounds(self.sums(site, runs, network, noise), site.sites.n)
+
+    def _rounds(self, sums: Iterator[tuple[Opened, Fit]], nodes: int) -> Iterator[Round]:
+        for opened, fit in sums:
+            yield Round(len(opened.value), partial(_copies, fit, nodes), fit.evidence, fit.evaluation)
+
+    def with_noise(self, factor: float) -> Self:
+        """The same with so many times the noise: all sums together are one Gaussian release, with noise as 1 / mu."""
+        mu = mu_for(self.epsilon, self.delta) / factor
+        return replace(self, epsilon=epsilon(Gaussian(1 / mu), self.delta))
+
+    def share_std(self, site: Oracle, rows: int) -> float:
+        """Standard deviation of one of at least u - c shares of the noise in the first gradient, at the model 0."""
+        sensitivity = float(Gradient(np.zeros((site.d, 1))).sensitivity(site, rows).item())
+        return self.multipliers(site.n)[min(1, self.opened - 1)] * sensitivity / math.sqrt(self.honest(site.n))
+
+    def check(self, site: Oracle) -> None:
+        """Refuse what cannot be kept, before a row is touched."""
+        refuse_incomplete(site, type(self).__name__)
+        super().check(site)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic(Analysis[RowSums, T]):
+    """An analysis whose answer is no model. It needs rows and nothing else: no loss, no graph, no rounds."""
+
+    def __post_init__(self) -> None:
+        expect(self.epsilon > 0, "epsilon > 0", epsilon=self.epsilon)
+        expect(0 < self.delta < 1, "0 < delta < 1", delta=self.delta)
+        self._check_terms()
+
+    def rows_of(self, sites: Sites) -> RowSums:
+        """The rows as they are: sums without a loss."""
+        return RowSums(sites, sites.n)
 
 
 def _copies(fit: Fit, nodes: int) -> Outputs:

@@ -4,7 +4,7 @@ A `Method` is a set of public settings. It states its cost and can be run on row
 ways (`Way`), with one class for each:
 
     Algorithm   every site sends noisy models to its neighbours: IPADMM and its rivals
-    Analysis    only noisy sums over all sites are read: `sottovoce.algorithms.analysis`
+    Learning    only noisy sums over all sites are read: `sottovoce.algorithms.analysis`
 
 An algorithm is written from the point of view of one node, on arrays whose axes (nodes, d, runs) stack many. It needs
 three things from outside: its local data (an `Oracle`), what it hears (an `Inbox`), and its noise. Everything else is

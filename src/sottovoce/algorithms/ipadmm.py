@@ -14,6 +14,9 @@ The noise enters where the sensitivity is known, in the gradient: std 2 c1 sigma
 |N_i| + eta) is s sigma after it. M_i = m_i / (n omega_i) is m_i in the paper, where all sites count the same
 (`weights`). Privacy and utility are proved in docs/proofs/ipadmm.md.
 
+With `moments`, every site first releases moments of its rows, with noise of its own too. Everyone hands on what it
+heard, and all take the steps above from the model, and in the coordinates, that follow from them (`head_start`).
+
 Deviations from the printed paper: the linear term has the sign that the closed form needs; the closed form has the
 gradient, not the loss; c0 is never a free constant (see `calibration`); c2 = n c1 + n lam Lip(phi) instead of n + lam D
 / n; lam is the paper's lambda / n; the schedule is "monotone" unless asked, since the proof does not hold for the
@@ -21,19 +24,23 @@ printed one when l > 1.
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple, Self, TypeAlias, final, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.base import Network, Outputs, PrivateAlgorithm, Round
 from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, common_scale
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import expect
+from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.kernels.random import MAX_STEPS
 from sottovoce.oracle.kernels.spread import Sensitivity, check_sensitivity
+from sottovoce.oracle.loss_sums import weights_of
 from sottovoce.oracle.plain import Batch, Oracle, Steps, note_on_tight
+from sottovoce.oracle.whitened import WhitenedOracle
 from sottovoce.privacy import (
     Event,
     Gaussian,
@@ -42,14 +49,28 @@ from sottovoce.privacy import (
     SampledGaussian,
     Sampling,
     Scheme,
+    Sequence,
     epsilon,
     sigma_for,
 )
 from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Inbox
+from sottovoce.sums.curvature import WIDEST_MATRIX
+from sottovoce.sums.head_start import STRETCH, head_start
+from sottovoce.sums.opening import Shares
+from sottovoce.sums.questions import StartMoments
 
 Schedule: TypeAlias = Literal["paper", "monotone", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+# The part of the budget that a head start takes, and the most noise with which it pays: the size of that in M^, over
+# the mean of its eigenvalues. Chosen on some tables and judged on others, see docs/proofs/ipadmm.md.
+MOMENTS, MOST_NOISE = 0.1, 2.0
+
+
+def takes_moments(factors: Factors, device: str) -> bool:
+    """True if `IPADMM.moments` works with rows of these factors on a device of that name; `IPADMM.play` says why."""
+    return factors.plain and device != "cuda"
 
 
 class IPADMMState(NamedTuple):
@@ -81,6 +102,8 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
         sensitivity: what noise is for: "plain", 2 c1 whatever the model (the paper's), or "tight", what two records'
             gradients can be apart at the step's own model (docs/proofs/ipadmm.md, Lemma 3). Steps and price are those
             of "plain".
+        moments: part of the budget for moments that every site releases first, for a head start; 0: there is none. In
+            simulations only. `sottovoce.plan` takes MOMENTS where that pays.
     """
 
     local_steps: int = 10
@@ -90,6 +113,7 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
     sampling: Scheme = "replacement"
     radius: float | None = None
     sensitivity: Sensitivity = "plain"
+    moments: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,6 +132,49 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
         )
         expect(self.radius is None or 0 < self.radius < math.inf, "radius > 0", radius=self.radius)
         check_sensitivity(self.sensitivity)
+        expect(0 <= self.moments < 1, "0 <= moments < 1, a part of the budget", moments=self.moments)
+        if self.moments:
+            self._check_moments()
+
+    def _check_moments(self) -> None:
+        others = {"max_grad_norm": self.max_grad_norm, "batch_size": self.batch_size, "radius": self.radius}
+        for name, value in others.items():
+            expect(value is None, f"no {name} with moments. Leave one of them out", **{name: value})
+        expect(self.calibration == "exact", "calibration='exact' with moments", calibration=self.calibration)
+        weights_of(self.loss)  # refuses losses without a head start
+
+    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        """Release, exchange and absorb, round by round; before that, moments if they take a part of the budget."""
+        if not self.moments:
+            return super().play(site, runs, network, noise)
+        sites = site.sites
+        expect(sites.d <= WIDEST_MATRIX, f"at most {WIDEST_MATRIX} features with moments", features=sites.d)
+        expect(math.isfinite(sites.data_norm), "a finite data_norm with moments", data_norm=sites.data_norm)
+        if not sites.factors.plain:
+            raise UnsupportedError("Expected rows that count alike with moments, got row weights. Leave moments out.")
+        if not isinstance(site.zeros(1), np.ndarray):
+            raise UnsupportedError("Expected device='cpu' or 'plain' with moments, got 'cuda'. Leave moments out.")
+        return self._play_ahead(site, runs, network, noise)
+
+    def _play_ahead(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        # All that is used is the sum over sites of what they release, whose noise has the law of one draw. It is that
+        # of a round after the last, which no step draws.
+        k, everywhere = self.rounds + 1, site.network
+        shares = Shares((self.moments_sigma,) * k, honest=1)
+        opened = network.opener(shares, site, everywhere.sites.counts.tolist(), noise, runs).open(k, StartMoments())
+        variance = float(np.mean((self.sigma(site) * everywhere.sensitivity()) ** 2)) / everywhere.n
+        ahead = head_start(opened, self.loss, site.sites.data_norm, variance / (self.rounds * self.local_steps))
+        whitened = WhitenedOracle.of(site, ahead.whitening, STRETCH)
+        state, released = self._from(ahead.u, whitened), len(opened.value)
+        for after in self._play(state, whitened, network, noise):
+            yield Round(after.numbers + released, partial(_in_rows_coordinates, whitened, after.outputs))
+            released = 0
+
+    def _from(self, u: Floats, site: Oracle) -> IPADMMState:
+        """The state before round 1 where all nodes begin with this model, (d, runs)."""
+        state = self.start(site, u.shape[1])
+        w = np.broadcast_to(u, state.w.shape).astype(state.w.dtype)
+        return state._replace(w=w, w_bar=w.copy(), heard=site.degree * w)
 
     def start(self, site: Oracle, runs: int) -> IPADMMState:
         """Zero models and duals."""
@@ -194,10 +261,16 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
     @property
     def released(self) -> str:
         """What leaves a site."""
+        first = "" if not self.moments else "noisy moments of the rows, once, which all sites hand on; then, "
         return (
-            f"in each of {self.rounds} rounds, the average of {self.local_steps} noisy local models "
+            f"{first}in each of {self.rounds} rounds, the average of {self.local_steps} noisy local models "
             "(one vector of numbers per site and round), sent to the site's neighbours"
         )
+
+    @property
+    def split(self) -> dict[str, float]:
+        """The whole budget for messages, but for the part of the moments."""
+        return super().split if not self.moments else {"moments": self.moments, "messages": 1 - self.moments}
 
     def notes(self, site: Oracle) -> tuple[str, ...]:
         """Whether the tight sensitivity, if it was asked for, was below the plain one."""
@@ -213,7 +286,14 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
         if math.isinf(self.epsilon):
             return 0.0
         steps = self.rounds * self.local_steps * site.sites_per_unit
-        return sigma_for(self.epsilon, self.delta, steps, self.calibration, self._sampling(site))
+        whole = sigma_for(self.epsilon, self.delta, steps, self.calibration, self._sampling(site))
+        return whole if not self.moments else _for_part(whole, 1 - self.moments)
+
+    @property
+    def moments_sigma(self) -> float:
+        """The noise multiplier of the release of moments."""
+        assert self.moments
+        return 0.0 if math.isinf(self.epsilon) else _for_part(sigma_for(self.epsilon, self.delta, 1), self.moments)
 
     def with_noise(self, factor: float) -> Self:
         """The same with so many times the noise; unchanged with batches, whose noise has no such factor."""
@@ -233,9 +313,22 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
         return None if self.batch_size is None else Sampling(self.sampling, site.fewest_rows, self.batch_size)
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """l Gaussian releases at every site that a person may be at, against any observer."""
+        """l Gaussian releases at every site that a person may be at, against any observer; before the first, that of
+        the moments, whose noise is for all of a person's rows everywhere.
+        """
         if math.isinf(self.epsilon):
             return NonPrivate()
         sampling, sigma = self._sampling(site), self.sigma(site)
         step = Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling)
+        if self.moments and k == 1:
+            return Sequence((Gaussian(self.moments_sigma), Repeated(step, self.local_steps * site.sites_per_unit)))
         return Repeated(step, self.local_steps * site.sites_per_unit)
+
+
+def _for_part(sigma: float, part: float) -> float:
+    """The noise multiplier for a part of the budget, of which the whole needs `sigma`."""
+    return sigma / math.sqrt(part) * (1 + 1e-12)  # a little more, since parts are rounded when they are added up
+
+
+def _in_rows_coordinates(whitened: WhitenedOracle, outputs: Callable[[], Outputs]) -> Outputs:
+    return Outputs(*map(whitened.models, outputs()))

@@ -119,6 +119,10 @@ REGISTRY: dict[str, Entry] = {
     # Not a rival: it assumes that not all sites collude. Nothing in it wants tuning; the grid is there to show that.
     "masked": Entry(at="masked.MaskedNewton", label="Masked sums", colour="#B5495B", group="bound", forms=_ONE_FORM,
                     grid={"rounds": (6, 11, 16, 21), "spare": (0, 1, 2, 4, 8)}, not_at_sites=None),
+    # Of labels that are numbers, the same with squares alone.
+    "least-squares": Entry(at="squares.LeastSquares", label="Least squares", colour="#7A5195", group="bound",
+                           forms=_ONE_FORM, grid={"rounds": (4, 6, 8, 10), "spare": (0, 1, 2, 4, 8)},
+                           not_at_sites=None),
 }
 # fmt: on
 
@@ -138,15 +142,17 @@ def expect_own(name: str, given: Mapping[str, object]) -> None:
                 f"Expected no sensitivity with algorithm={name!r}, got {value!r}: it is for noise in gradients at "
                 "models that are known when it is drawn. Leave it out, or use IPADMM."
             )
-        if setting not in own and setting == "inference":
+        if setting not in own and setting in ("inference", "focus"):
+            wanted = "'masked'" if setting == "focus" else "'masked' or 'least-squares'"
             raise InputError(
-                f"Expected algorithm='masked' with inference, got algorithm={name!r}: standard errors are "
-                "computed from sums over all rows. Choose masked, or leave inference out."
+                f"Expected algorithm={wanted} with {setting}, got algorithm={name!r}: standard errors are computed "
+                f"from sums over all rows. Leave {setting} out, or take such an algorithm."
             )
         if setting not in own and setting in ("evaluate", "hold_out"):
             raise InputError(
                 f"Expected algorithm='masked' with {setting}, got algorithm={name!r}: if every site adds "
-                "noise of its own, counts are lost in it. Choose masked, or leave it out: sottovoce evaluate --private."
+                "noise of its own, counts are lost in it, and least squares have no sums for it. Choose masked, or "
+                "leave it out: sottovoce evaluate --private."
             )
         if setting not in own:
             raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")

@@ -2,19 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.algorithms.squares import LeastSquares
+from sottovoce.algorithms.tabulation import Tabulation
+from sottovoce.arrays import Floats
 from sottovoce.auditing.releases import Release, of_evaluation, of_sums
 from sottovoce.auditing.worlds import surroundings
+from sottovoce.files.schema import SurvivalLabel
 from sottovoce.privacy.unit import ROW, Unit
+from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.factors import Factors
 from sottovoce.problem.losses import Logistic, Poisson
 from sottovoce.problem.sites import Sites
+from sottovoce.tables.coding import Coding
+from sottovoce.tables.follow_up import FollowUp
 from sottovoce.tally.questions import TwoClasses
 from sottovoce.tally.release import Terms
 
@@ -47,6 +53,15 @@ def tables(
     return made[0], made[1]
 
 
+def _times() -> Floats:
+    """Two rows as survival curves have them: censored at once, and censored just after the only other bin began."""
+    label = SurvivalLabel(time="time", event="event", until=2.0, bins=2)
+    coding = Coding((FollowUp(*label.watched, (0.0, 0.5, 1.0)),))
+    codes = np.array([[0.0, 0.0], [0.5 + 1e-9, 0.0]])
+    coded = coding.coded(Dataset(codes, np.zeros(2), ("time", "event"), 2, inf, "times"))
+    return np.stack([coded.values(name) for name in coded.names], axis=1)
+
+
 def everything(epsilon: float = 1.0) -> Mapping[str, Release]:
     """All releases that the audit plays, by name."""
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "colluding": 0}
@@ -55,6 +70,7 @@ def everything(epsilon: float = 1.0) -> Mapping[str, Release]:
     short = MaskedNewton(rounds=3, lam=1.0, loss=Logistic(), **asked)
     inferring = MaskedNewton(rounds=4, lam=1.0, loss=Logistic(), inference=True, **asked)
     counts = replace(inferring, loss=Poisson())
+    focused = replace(inferring, rounds=5, focus=(0,))
     judging = MaskedNewton(rounds=4, lam=1e-3, loss=Logistic(), evaluate=0.5, **asked)
     holding, as_they_lie = replace(judging, hold_out=2), np.arange(ROWS)
     held = np.roll(as_they_lie, 1)  # the row in question is second of two, and every second one is held out
@@ -71,6 +87,8 @@ def everything(epsilon: float = 1.0) -> Mapping[str, Release]:
         "shared noise, gradients": of_sums(short, tables(right, left)),
         "inference, Hessian": of_sums(inferring, tables(right, up)),
         "inference, gradients": of_sums(inferring, tables(right, left)),
+        # Opposite along what is asked for, and the same beside it, so that gradients and Hessians differ.
+        "inference, focused": of_sums(focused, tables(above, (-above[0], above[1]))),
         # Models are driven to where means are somewhat below the largest count: above it, Hessians are cut off.
         "inference of counts": of_sums(counts, tables(above, below, (0.0, 1.0), driven=True, other=0.7)),
         "evaluation in a run": of_sums(judging, tables(right, left, (1.0, -1.0), driven=True)),
@@ -82,6 +100,8 @@ def everything(epsilon: float = 1.0) -> Mapping[str, Release]:
             replace(short, loss=Poisson()),
             tables(right, right, (0.0, 1.0), factors=(exposed[0], exposed[1]), other=0.5),
         ),
-        "least squares": of_sums(LeastSquares(**asked), tables(right, left, other=0.0)),
+        "least squares": of_sums(LeastSquares(rounds=3, **asked), tables(right, left, other=0.0)),
+        "table": of_sums(Tabulation(what="rows in two cells", **asked), tables(right, up)),
+        "survival curves": of_sums(Tabulation(what="times in two bins", **asked), tables(*_times())),
         "evaluation alone": of_evaluation(TwoClasses(ROWS, 5), terms, ((z, outputs), (turned, signs))),
     }

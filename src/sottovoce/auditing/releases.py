@@ -44,7 +44,6 @@ from sottovoce.noise.sources import Shape, SystemNoise, SystemStream
 from sottovoce.privacy import Gaussian, PrivacyStatement
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.observers import Observer
-from sottovoce.problem.graphs import complete
 from sottovoce.problem.sites import Sites
 from sottovoce.sums.opening import Curator, Shares
 from sottovoce.tally.questions import PLACING, TwoClasses
@@ -184,7 +183,7 @@ def _reused(sums: Sequence[ProjectedSum]) -> float:
 # -- from an algorithm, or an evaluation, to a release ----------------------------------------------------------------
 
 
-def of_sums(algorithm: Analysis, worlds: tuple[Sites, Sites], order: Ints | None = None) -> Release:
+def of_sums(algorithm: Analysis[Any, Any], worlds: tuple[Sites, Sites], order: Ints | None = None) -> Release:
     """The release of an analysis, on the rows of all sites of one process, as estimators run it.
 
     Args:
@@ -192,18 +191,17 @@ def of_sums(algorithm: Analysis, worlds: tuple[Sites, Sites], order: Ints | None
         worlds: private rows. The second is a neighbour of the first.
         order: with held-out rows, that which decides which they are; it is secret, and the same in both worlds.
     """
-    graph = complete(worlds[0].n)
-    here, there = (algorithm.oracle(sites, graph) for sites in worlds)
+    here, there = (algorithm.rows_of(sites) for sites in worlds)
     if order is not None:
         here, there = replace(here, order=lambda: order), replace(there, order=lambda: order)
     statement, colluding = algorithm.statement(here), Observer(algorithm.colluding or 0)
     counts, shares = here.sites.counts.tolist(), Shares(algorithm.multipliers(here.n), algorithm.honest(here.n))
 
     def play(world: int, runs: int) -> list[ProjectedSum]:
-        noise, site = SystemNoise(Shape(graph.n, here.d, runs)), (here, there)[world]
+        noise, site = SystemNoise(Shape(here.n, here.sites.d, runs)), (here, there)[world]
         curator, found = Curator(shares, site, counts, noise, runs), list[ProjectedSum]()
         session = algorithm.begin(here.n, here.sites.d, here.sites.data_norm, here.sites.unit, runs)
-        for k in range(1, algorithm.rounds + 1):
+        for k in range(1, algorithm.opened + 1):
             assert session.ask is not None  # as many questions as rounds
             sum_ = curator.open(k, session.ask.question)
             exact = [sum_.question.of(one, sum_.rows) for one in (here, there)]
@@ -211,7 +209,7 @@ def of_sums(algorithm: Analysis, worlds: tuple[Sites, Sites], order: Ints | None
             session.tell(sum_)
         return found
 
-    prices = [plain_mu(algorithm.cost(k, here, colluding)) for k in range(1, algorithm.rounds + 1)]
+    prices = [plain_mu(algorithm.cost(k, here, colluding)) for k in range(1, algorithm.opened + 1)]
     return _release(statement, prices, play)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.algorithms.analysis import Analysis
+from sottovoce.algorithms.analysis import Learning
 from sottovoce.algorithms.base import Algorithm
 from sottovoce.arrays import Array, Floats
 from sottovoce.auditing.bounds import NoiseSize, noise_size
@@ -107,7 +107,7 @@ def noise_by_round(
     both = []
     for world, seen in enumerate(judged):
         here, there = sites[world], sites[1 - world]
-        if isinstance(a, Analysis):
+        if isinstance(a, Learning):
             both.append(_of_sums(a, here, there, seen, opened[world], colluding or 0))
         elif isinstance(a, Algorithm) and one_step_a_round(a):
             both.append(_of_messages(pair, a, here, there, seen))
@@ -144,7 +144,7 @@ def _of_messages(pair: Pair, a: Algorithm[Any], here: Oracle, there: Oracle, see
     ]
 
 
-def _of_sums(a: Analysis, here: Oracle, there: Oracle, seen: Floats, opened: Floats, colluding: int) -> list[Residual]:
+def _of_sums(a: Learning, here: Oracle, there: Oracle, seen: Floats, opened: Floats, colluding: int) -> list[Residual]:
     """Residuals of masked sums, less what colluding sites know. Questions follow from the opened sums alone."""
     sizes = np.cumsum([line.numbers for line in a.schedule(here.sites.d)][:-1])
     left, sums = (np.split(numbers.T, sizes) for numbers in (seen, opened))

@@ -150,7 +150,7 @@ class _SiteBySite(Opener):
         ]
         self.watched = watched
 
-    def open(self, k: int, question: Question) -> Opened:
+    def open(self, k: int, question: Question[Any]) -> Opened:
         said = [site.open(k, question) for site in self.sites]
         values = [one.value for one in said]
         opened: Floats = np.sum(values, axis=0)

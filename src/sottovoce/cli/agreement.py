@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sottovoce.cli.intervals import of_agreement
 from sottovoce.cli.output import show
 from sottovoce.document import Table, Words
 from sottovoce.numerals import exactly, up
@@ -52,9 +53,12 @@ def _sites(agreement: "Agreement", privacy: "PrivacyStatement", standings: "Mapp
 def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
     """Sentences that say what is promised, assumed and computed, one for each line; warnings come last."""
     from sottovoce.federation.agreement import terms
+    from sottovoce.files.models.from_site import names_of
 
     algorithm = agreement.algorithm
     settings = {key: value for key, value in plain(algorithm).items() if key != "name"}
+    if "focus" in settings:
+        settings["focus"] = " and ".join(names_of(agreement)[i] for i in settings["focus"])
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
     # What the budget goes to is said if it is more than learning a model.
     parts = [f"{100 * part:.3g} % for the {kind}" for kind, part in algorithm.split.items()]
@@ -81,6 +85,7 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
         *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
         *([f"Parts of the budget, mu^2: {', '.join(parts)}."] if len(parts) > 2 else []),
+        *of_agreement(agreement),
         f"When a neighbour falls silent: {_policy(agreement)}.",
         *privacy.notes,
     ]

@@ -10,6 +10,7 @@ from sottovoce.cli.audit import AuditCommand, audit
 from sottovoce.cli.budget import budget_app
 from sottovoce.cli.coefficients import coefficients
 from sottovoce.cli.dataset import dataset
+from sottovoce.cli.describe import describe
 from sottovoce.cli.exit_codes import epilog
 from sottovoce.cli.export import export
 from sottovoce.cli.federation import federation_app
@@ -23,6 +24,7 @@ from sottovoce.cli.site.run import site_run
 from sottovoce.cli.site.status import site_status
 from sottovoce.cli.site.verify import site_verify
 from sottovoce.cli.study import compare, reproduce
+from sottovoce.cli.survival import survival
 from sottovoce.cli.train import TrainCommand, train
 from sottovoce.cli.watch.command import federation_watch, site_watch
 
@@ -34,6 +36,8 @@ app.command(cls=AuditCommand)(audit)
 app.command()(report)
 app.command()(predict)
 app.command()(evaluate)
+app.command()(describe)
+app.command()(survival)
 app.command()(show)
 app.command()(coefficients)
 app.command()(export)

@@ -170,17 +170,13 @@ def evaluate(
         _tell(loaded)
 
 
-_ADDS_UP = (
-    "Every release from the same rows costs, and costs add up: nothing counts them here. Give the budget of these "
-    "rows: --budget FILE."
-)
 _PRINTED = "Its cost is spent, so the evaluation is printed instead, as JSON: keep what was printed."
 
 
 def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: dict[str, Any], json: bool) -> None:
     """Charge, count, keep and print, in this order: nothing is lost that was paid for."""
     from sottovoce.cli import output
-    from sottovoce.cli.budget import charging
+    from sottovoce.cli.budget import ADDS_UP, charging
     from sottovoce.files.models import apply
     from sottovoce.settings.disk import check_new
     from sottovoce.tally.words import described
@@ -193,7 +189,7 @@ def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: di
     if out is not None:
         check_new(out)
     if budget is None and not json:
-        output.note(_ADDS_UP)
+        output.note(ADDS_UP)
     nodes = 1 if asked["nodes"] is None else asked["nodes"]
     found = apply.evaluate_privately(
         model, file, epsilon=asked["epsilon"], delta=asked["delta"], sites=nodes,

@@ -17,6 +17,10 @@ budget_app = typer.Typer(
 )
 _File = Annotated[Path, typer.Argument(help="Budget file.", metavar="FILE")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+ADDS_UP = (
+    "Every release from the same rows costs, and costs add up: nothing counts them here. Give the budget of these "
+    "rows: --budget FILE."
+)
 
 
 @budget_app.command()

@@ -50,7 +50,7 @@ def _about(model: "Model") -> dict[str, str]:
     """Label and guarantee of the model, as the heading shows them."""
     from sottovoce.numerals import exactly
 
-    label = "the label" if model.schema is None else model.schema.label.column
+    label = "the label" if model.schema is None else model.schema.label.name
     shown = label if model.classes is None else f"{label} = {model.classes[-1]}"
     promised = f"epsilon = {exactly(model.privacy.promised)}, delta = {exactly(model.privacy.delta)}"
     return {"Label": shown, "Promised": promised if model.privacy.private else "nothing: no noise was added"}

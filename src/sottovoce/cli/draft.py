@@ -73,7 +73,7 @@ def agreement(draft: AgreementDraft) -> "Agreement":
     features, data_norm = _shape(draft, schema)
     # Masked sums go with one graph only, which need not be named.
     taken = choice(draft)
-    graph = "complete" if taken.name == MASKED and draft.graph is None and not draft.edge else draft.graph
+    graph = "complete" if _masked(taken.name) and draft.graph is None and not draft.edge else draft.graph
     # Everything but the settings that are still to be chosen, checked.
     open_terms = Agreement(
         run=new_run(),
@@ -91,6 +91,13 @@ def agreement(draft: AgreementDraft) -> "Agreement":
     # The radius follows from the diameter, which is known only now; mask keys go with masked sums alone.
     algorithm, sites = _algorithm(draft, open_terms, taken.name), _with_mask_keys(members, draft.mask_key)
     return replace(open_terms, sites=sites, algorithm=algorithm, radius=draft.message_radius)
+
+
+def _masked(name: str) -> bool:
+    """True if sites that run the algorithm of that name send masked sums."""
+    from sottovoce.federation.agreement.terms import kind_of
+
+    return kind_of(name).way.masked
 
 
 def _with_mask_keys(members: "Sequence[Member]", texts: Sequence[str]) -> "tuple[Member, ...]":
@@ -216,13 +223,13 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "Pr
         found = plan(
             sizes=[site.rows for site in open_terms.sites], d=open_terms.features, graph=open_terms.graph,
             epsilon=promise.epsilon, delta=promise.delta, loss=promise.loss, data_norm=open_terms.data_norm,
-            lam=promise.lam, fixed=dict(given), unit=open_terms.unit,
+            lam=promise.lam, fixed={"moments": 0.0, **given}, unit=open_terms.unit,  # real sites have no head start
             **({} if open_terms.encoding is None else open_terms.encoding.known),
         )  # fmt: skip
         given |= {key: found.settings[key] for key in planned}
     if "largest_degree" in own:
         given["largest_degree"] = int(open_terms.graph.degrees.max())
-    if name == MASKED:
+    if kind.way.masked:
         if draft.colluding is None:
             chosen = "with masked sums" if draft.algorithm else "with masked sums, the default"
             raise InputError(
@@ -231,6 +238,11 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "Pr
                 "nothing of the kind, and has more noise."
             )
         given["least_sites"] = len(open_terms.sites) if draft.least_sites is None else draft.least_sites
+    if draft.focus:
+        from sottovoce.algorithms.masked import features_of
+        from sottovoce.files.models.from_site import names_of
+
+        given["focus"] = features_of(draft.focus, names_of(open_terms))
     shared = {key: getattr(promise, key) for key in PROMISED}
     rows = sum(site.rows for site in open_terms.sites)
     return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites), open_terms.unit)

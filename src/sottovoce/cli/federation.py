@@ -30,6 +30,7 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     Settings that are not given are planned from public numbers.
     """
     from sottovoce.cli import draft as drafts
+    from sottovoce.cli import intervals
     from sottovoce.federation.agreement import toml_file
     from sottovoce.files.schema.advice import on_row_norm
     from sottovoce.settings.toml import load
@@ -42,6 +43,8 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
         print(remark)
     if (schema := agreement.encoding) is not None and (advice := on_row_norm(schema)):
         print(f"Advice: {advice}")
+    for sentences in intervals.of_agreement(agreement):
+        print(sentences)
     print(f"Written to {path}. Its digest is {agreement.digest().hex()}.")
     print(f"Every site now reads it with: sottovoce federation show {path}")
     print(f"and, if it agrees, signs with: sottovoce federation sign {path} --site NAME --key NAME.signing.pem")

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from inspect import Parameter, Signature
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -27,6 +27,10 @@ def signature_of(config: type[Any], /, **own: Any) -> Signature:
             switch = typer.Option(flags, help=about["help"], rich_help_panel=about["panel"])
             parameters.append(_keyword(name, Annotated[bool | None, switch], None))
             continue
+        if kind is tuple:
+            repeated = typer.Option(help=about["help"], rich_help_panel=about["panel"], metavar="NAME")
+            parameters.append(_keyword(name, Annotated[list[str] | None, repeated], None))
+            continue
         shown = {str: "TEXT", int: "INTEGER", float: "NUMBER"}[kind]
         text = typer.Option(help=about["help"], rich_help_panel=about["panel"], metavar=shown)
         parameters.append(_keyword(name, Annotated[str | None, text], None))
@@ -35,11 +39,11 @@ def signature_of(config: type[Any], /, **own: Any) -> Signature:
     return Signature(parameters)
 
 
-def values(config: type[Any], given: Mapping[str, str | bool | None]) -> dict[str, Any]:
+def values(config: type[Any], given: Mapping[str, str | bool | list[str] | None]) -> dict[str, Any]:
     """The options that were given, as the types of their fields; refuses text that is no such number."""
     kinds, found = _kinds(config), dict[str, Any]()
     for name, text in given.items():
-        if text is None:
+        if text is None or text == []:
             continue
         kind = kinds[name]
         try:
@@ -51,9 +55,10 @@ def values(config: type[Any], given: Mapping[str, str | bool | None]) -> dict[st
 
 
 def _kinds(config: type[Any]) -> dict[str, type[Any]]:
-    """Type of every field that is an option: int, float, str or bool, whether it may be None or not."""
+    """Type of every field that is an option: int, float, str, bool, or a tuple of texts; it may be None or not."""
     hints = get_type_hints(config)
-    return {f.name: (get_args(hints[f.name]) or (hints[f.name],))[0] for f in fields(config) if f.metadata}
+    found = {f.name: (get_args(hints[f.name]) or (hints[f.name],))[0] for f in fields(config) if f.metadata}
+    return {name: get_origin(kind) or kind for name, kind in found.items()}
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> Parameter:

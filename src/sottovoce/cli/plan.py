@@ -2,6 +2,7 @@
 
 import json as json_module
 import math
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from sottovoce.settings import plain
 from sottovoce.settings.supplied import Supplied
 
 if TYPE_CHECKING:
+    from sottovoce.algorithms import MaskedNewton
+    from sottovoce.files.schema import Schema
     from sottovoce.plan import Plan, PredictedInterval
     from sottovoce.privacy import Unit
     from sottovoce.problem.answers import Answers
@@ -74,6 +77,18 @@ def plan(
     base_rate: Annotated[str | None, _supplied("base_rate")] = None,
     predictability: Annotated[str | None, _supplied("predictability")] = None,
     label_spread: Annotated[float | None, _supplied("label_spread")] = None,
+    inference: Annotated[
+        bool,
+        _option(
+            "Predict the intervals of coefficients instead, as of train --inference. Needs --schema.",
+            _PROBLEM,
+            "--inference",
+        ),
+    ] = False,
+    focus: Annotated[
+        list[str] | None,
+        _option("With --inference: a column whose coefficients are asked for, as of train --focus. Repeat.", _PROBLEM),
+    ] = None,
     lam: Annotated[float, _option("Weight of the regulariser beside the mean loss.", _PROBLEM)] = 1e-6,
     plot: Annotated[
         Path | None, _option("Plot the predicted loss against epsilon into this file (.svg, .png, .pdf).", _OUTPUT)
@@ -81,7 +96,10 @@ def plan(
     json: Annotated[bool, _option("Print one JSON object instead of tables.", _OUTPUT, "--json")] = False,
     quiet: Annotated[bool, _option("No progress bar.", _OUTPUT, "--quiet")] = False,
 ) -> None:
-    """Choose settings from public numbers alone, and predict the loss and whether joining helps."""
+    """Choose settings from public numbers alone, and predict the loss and whether joining helps.
+
+    With --inference: predict how wide the intervals of coefficients will be, and what rows or epsilon they would need.
+    """
     counts = _counts(sites, rows, sizes)
     from sottovoce.cli import output
     from sottovoce.files import datasets
@@ -100,12 +118,30 @@ def plan(
     people = shape.people if rows_per_person is None else rows_per_person
     unit = Unit(people, 1 if sites_per_person is None else sites_per_person)
     said = Supplied(base_rate=_rates(base_rate), predictability=predictability, label_spread=label_spread)
+    expect(inference or not focus, "inference with focus, which is on intervals", "Add it", focus=focus)
+    if inference:
+        refused = {"features": features, "stand_in": stand_in, "max_grad_norm": max_grad_norm, "plot": plot}
+        given = {name: value for name, value in refused.items() if value is not None}
+        expect(schema is not None and not given, "--schema, and none of " + ", ".join(refused), "They go with "
+               "predicted losses, not with --inference", schema=schema, **given)  # fmt: skip
+        from sottovoce.algorithms.masked import MaskedNewton, features_of
+
+        assert shape.schema is not None  # since there is a schema
+        asked = MaskedNewton(
+            inference=True, epsilon=epsilon, delta=default_delta(sum(counts)) if delta is None else delta, lam=lam,
+            loss=_loss(loss, classes, threshold, shape.answers), colluding=colluding,
+            focus=features_of(focus or (), shape.schema.feature_names),
+        )  # fmt: skip
+        supplied = Supplied(**{**shape.known, **said.given})
+        _predict_intervals(asked, shape.schema, counts, unit, supplied, focus or [], json, quiet)
+        return
     with output.progress(quiet or json) as bar:
         made = make(
             sizes=counts, d=shape.d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon,
             delta=default_delta(sum(counts)) if delta is None else delta,
             loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
             max_grad_norm=max_grad_norm, max_rounds=max_rounds, colluding=colluding, stand_in=public, unit=unit,
+            exposed=shape.exposed,
             **{**shape.known, **said.given}, progress=bar if quiet or json or bar else _print_progress,
         )  # fmt: skip
         if not json:  # at once: the forecast takes a while
@@ -124,6 +160,26 @@ def plan(
         show(*([f"Advice: {shape.advice}"] if shape.advice else []))
 
 
+def _predict_intervals(
+    algorithm: "MaskedNewton", schema: "Schema", counts: list[int], unit: "Unit", supplied: Supplied, focus: list[str],
+    json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    from sottovoce.cli import intervals, output
+    from sottovoce.plan import intervals as predict
+
+    more = {"delta": algorithm.delta, "colluding": algorithm.colluding, "sites_per_person": _several(unit)}
+    wanted = {"nodes": len(counts), "epsilon": algorithm.epsilon, **more, "lam": algorithm.lam}
+    given = " ".join(f"--{k.replace('_', '-')} {_text(value)}" for k, value in wanted.items() if value is not None)
+    command = " ".join(["--inference", *(f"--focus {shlex.quote(column)}" for column in focus), given])
+    with output.progress(quiet or json, of="step") as bar:
+        found = predict(algorithm, schema, counts, unit=unit, supplied=supplied, progress=bar)
+        if json:
+            output.print_json({"intervals": found, "train": command})
+            return
+        intervals.show_intervals(found)
+    show(Code(f"sottovoce train {command}"))
+
+
 def _print_progress(done: int, total: int) -> None:
     """Print progress on stderr, where there is no terminal to draw a bar on."""
     print(f"Trying on made-up tables: {done} of {total} done.", file=sys.stderr, flush=True)
@@ -135,7 +191,9 @@ class _Shape(NamedTuple):
     answers: "Answers | None" = None  # what a schema says of the label
     people: int | None = None  # the most rows of a person, if it says them
     known: Mapping[str, Any] = MappingProxyType({})  # what it supplies of the labels
+    exposed: bool = False  # if rows have exposures
     advice: str | None = None  # on its row_norm
+    schema: "Schema | None" = None
 
 
 def _loss(name: str | None, classes: int | None, threshold: float | None, answers: "Answers | None") -> "Loss":
@@ -187,7 +245,9 @@ def _shape(features: int | None, schema: Path | None, public: "Dataset | None") 
 
         found = Schema.load(schema)
         shape = _Shape(int(found.d), float(found.data_norm), Answers.of(found), found.unit.rows)
-        return shape._replace(known=found.known, advice=on_row_norm(found))
+        return shape._replace(
+            known=found.known, exposed=found.exposure is not None, advice=on_row_norm(found), schema=found
+        )
     if features is not None:
         return _Shape(features, 1.0)
     if public is not None:

@@ -69,7 +69,7 @@ class _Work:
         rows, person = page(self.schema), self.schema.person
         if not rows:
             return
-        show("", Words(f"Review of {self.path}", "strong"), f"Learns {self.schema.label.column}: {self._label()}.")
+        show("", Words(f"Review of {self.path}", "strong"), f"Learns {self.schema.label.name}: {self._label()}.")
         if person is None:
             show("Protects single rows, not people who have several.")
         else:
@@ -122,7 +122,7 @@ class _Work:
 
         classes = self.schema.classes
         assert classes is not None  # or no class could be positive
-        asked = f"{self.schema.label.column}: which class is the positive one, {classes[0]} or {classes[1]}?"
+        asked = f"{self.schema.label.name}: which class is the positive one, {classes[0]} or {classes[1]}?"
         self._until_done(
             asked, classes[1], lambda answer: with_positive(self.text, self.schema, answer), self._has(POSITIVE)
         )

@@ -9,10 +9,11 @@ from sottovoce.cli import output
 from sottovoce.cli.output import print_json
 from sottovoce.cli.review import review
 from sottovoce.document import Table
+from sottovoce.errors import InputError, expect
 from sottovoce.settings import plain
 
 if TYPE_CHECKING:
-    from sottovoce.files.schema import Schema
+    from sottovoce.files.schema import Schema, SurvivalLabel
     from sottovoce.files.schema.findings import Report
 
 schema_app = typer.Typer(
@@ -33,7 +34,19 @@ _MOST_SHOWN = 20
 @schema_app.command()
 def draft(
     file: _File,
-    label: Annotated[str, typer.Option(help="Column to learn.")],
+    label: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Instead of --label, for survival: column of times to an event, from 0 on.")
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option(help="With --time: column that says whether the time ended with the event, 1 or 0.")
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option(help="With --time: when rows that are still watched are censored. Public.")
+    ] = None,
+    time_bins: Annotated[
+        int | None, typer.Option(help="With --time: so many equal bins up to --until. Default: 12.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Schema file to write. - is standard output.")] = Path("schema.toml"),
     bins: Annotated[
         int | None, typer.Option(help="Cut numeric columns into about this many bins, at round numbers.")
@@ -64,11 +77,12 @@ def draft(
     from sottovoce.files.schema.sniffing import sniff
     from sottovoce.settings.disk import check_new, check_other, remarks, text_out
 
+    learnt = _label(label, time, event, until, time_bins)
     check_other(out, file)
     if not force:
         check_new(out)
     form = sniff(file, None if delimiter is None else spelt(delimiter), decimal, header=not no_header)
-    made = read_off(file, label, bins, form, positive, keep or ())
+    made = read_off(file, learnt, bins, form, positive, keep or ())
     text = made.text()
     with text_out(out) as written:
         written.write(text)
@@ -86,6 +100,24 @@ def draft(
         f"Values were taken from the file. Review them before training: sottovoce schema review {out}",
         file=said,
     )
+
+
+def _label(
+    label: str | None, time: str | None, event: str | None, until: float | None, bins: int | None
+) -> "str | SurvivalLabel":
+    """The column to learn, or times to an event."""
+    from sottovoce.files.schema.survival import SurvivalLabel
+
+    if label is not None:
+        for name, value in (("time", time), ("event", event), ("until", until), ("time_bins", bins)):
+            expect(value is None, f"--label without --{name.replace('_', '-')}", **{name: value})
+        return label
+    if time is None or event is None or until is None:
+        raise InputError(
+            "Expected --label with the column to learn or, for survival, --time, --event and --until, got "
+            f"time={time!r}, event={event!r}, until={until!r}. Say which."
+        )
+    return SurvivalLabel(time=time, event=event, until=until, bins=12 if bins is None else bins)
 
 
 @schema_app.command()
@@ -141,6 +173,7 @@ def _facts(schema: "Schema") -> dict[str, Any]:
         "advice": _advice(schema),
         "classes": None if schema.classes is None else list(schema.classes),
         "supplied": schema.known,
+        "shares": {column.name: column.shares for column in schema.columns if column.shares is not None},
         "unreviewed": list(schema.unreviewed),
     }
 
@@ -167,7 +200,7 @@ def _show_schema(schema: "Schema") -> None:
 
     rows = [(column.name, column.kind(), str(column.width), column.missing) for column in schema.columns]
     output.show(Table(("column", "kind", "features", "missing"), rows))
-    output.show(f"Label: {schema.label.column}, {schema.label.meaning()}.")
+    output.show(f"Label: {schema.label.name}, {schema.label.meaning()}.")
     if schema.person is not None:
         words = (f"People: column {schema.person.column}, with at most {schema.person.rows} rows each.",)
         output.show(" ".join((*words, *schema.person.notes)))

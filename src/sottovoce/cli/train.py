@@ -1,5 +1,6 @@
 """`sottovoce train`: simulate sites that learn one model, print how good it is, and keep it."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -84,6 +85,7 @@ def train(
             trained = run.train(
                 chosen, progress, paid.charge, keep=keep, yardstick=yardstick, force=force, tell=tell,
                 explain=output.note if verbose else None, history=shown,
+                ask=_ask if sys.stdin.isatty() and tell is not None and chosen.engine == "local" else None,
             )  # fmt: skip
     except KeyboardInterrupt:
         # When the rounds have begun only a second interruption gets here: what was not written yet is lost.
@@ -135,6 +137,15 @@ _NOT_KEPT = (
     "Without --out nothing is kept: the model is gone when this is over, and what it cost is spent. Stop now (Ctrl-C) "
     "and add --out FOLDER to keep it."
 )
+
+
+def _ask(why: str) -> None:
+    """Go on if the person at the terminal says so. Nothing was spent yet."""
+    from sottovoce.cli.output import note
+
+    note(why)
+    if not typer.confirm("Train all the same?", err=True):
+        raise Stopped("not trained; nothing was spent.")
 
 
 def _keep(trained: Any, out: Path) -> None:
@@ -258,7 +269,8 @@ _YARDSTICK = typer.Option(
 )
 _FORCE = typer.Option(
     "--force",
-    help="Accept a delta above 0.01, an epsilon above 20 or no noise at all for private rows.",
+    help="For private rows: accept a delta above 0.01, an epsilon above 20, no noise at all, or intervals that say "
+    "nothing.",
     rich_help_panel="Privacy",
 )
 _BESIDE = typer.Option(

@@ -11,6 +11,7 @@ from sottovoce.arrays import Floats
 from sottovoce.drawing.style import CYCLE, DASHES, INK
 
 _ACROSS = 52  # letters of a name that has the width of a figure
+_AT_RISK, _NAME = 7, 16  # numbers at risk below a curve, and letters of the name before them
 _WIDE = 4.5  # inches of axes that names fit beside
 
 
@@ -62,6 +63,48 @@ def calibration(axes: Axes, predicted: Sequence[float], observed: Sequence[Span]
     axes.plot(predicted, [one.value for one in observed], "o-", color=CYCLE[1])
     axes.set_xlabel("predicted probability")
     axes.set_ylabel("observed share")
+
+
+class Lives(NamedTuple):
+    """A survival curve with its band and the numbers at risk, at the same times; None where nothing is told."""
+
+    name: str
+    value: Sequence[float | None]
+    low: Sequence[float]
+    high: Sequence[float]
+    at_risk: Sequence[float | None]
+
+
+def survival(axes: Axes, times: Sequence[float], curves: Sequence[Lives], note: str) -> None:
+    """Survival curves with their bands, and below them the numbers at risk, as far as there is room for them.
+
+    Args:
+        axes: to draw on.
+        times: where the curves are told.
+        curves: one or several; a legend names several.
+        note: a few words in the corner.
+    """
+    for number, curve in enumerate(curves):
+        colour, values = CYCLE[number % len(CYCLE)], [np.nan if one is None else one for one in curve.value]
+        axes.fill_between(times, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(times, values, color=colour, linestyle=DASHES[number % len(DASHES)], label=curve.name)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(times[0], times[-1])
+    shown = range(0, len(times), -(-len(times) // _AT_RISK))
+    axes.set_xticks([times[j] for j in shown], [f"{times[j]:g}" for j in shown])
+    below = axes.get_xaxis_transform()
+    for line, curve in enumerate(curves):
+        y = -0.26 - 0.08 * line
+        name = shortened(curve.name, _NAME)
+        axes.text(-0.04, y, name, transform=axes.transAxes, ha="right", va="center", fontsize=7.5)
+        for j in shown:
+            number_ = curve.at_risk[j]
+            text = "" if number_ is None else f"{number_:,.0f}"
+            axes.text(times[j], y, text, transform=below, ha="center", va="center", fontsize=7.5)
+    axes.text(-0.04, -0.18, "at risk", transform=axes.transAxes, ha="right", va="center", fontsize=7.5, weight="bold")
+    axes.text(0.02, 0.04, note, transform=axes.transAxes, fontsize=8.0)
+    if len(curves) > 1:
+        axes.legend(loc="upper right")
 
 
 def forest(axes: Axes, names: Sequence[str], spans: Sequence[Span]) -> None:

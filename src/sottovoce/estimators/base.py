@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from sottovoce.algorithms import PrivateMethod
+from sottovoce.algorithms.masked import features_of
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
 from sottovoce.estimators import dealing, training
@@ -232,9 +233,12 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
         evidence = replace(solved.result.evidence[0], largest=max(1.0, scale.constant) / scale.longest)
-        answers = solved.problem.answers
-        offset = answers.model(np.zeros(1))[1] if answers.counts else 0.0
-        return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)), offset)
+        answers, weighed = solved.problem.answers, solved.problem.sites.factors.weights is not None
+        one, offset = answers.model(np.ones(1)) if answers.classes is None else (np.ones(1), 0.0)
+        return inferred(
+            solved.algorithm, evidence, names, float(one[0]) * matrix, (CUT, *of_people(evidence)), offset,
+            scale.constant / scale.longest, weighed,
+        )  # fmt: skip
 
     def summary(self) -> "Inference":
         """The coefficients with standard errors that include the privacy noise, intervals, z, p and odds ratios. It
@@ -403,7 +407,10 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def _choose(self, loss: Loss, delta: float, problem: Problem) -> training.Chosen:
         objective = {"lam": self.lam, "epsilon": self.epsilon, "delta": delta, "loss": loss}
-        return training.choose(self.algorithm, bool(getattr(self, "inference", False)), objective, problem)
+        focus = getattr(self, "focus", None) or ()
+        focus = features_of((focus,) if isinstance(focus, str) else tuple(map(str, focus)), self._names())
+        inference = bool(getattr(self, "inference", False))
+        return training.choose(self.algorithm, inference, objective, problem, focus, self.device)
 
     def _leaks_of_noise(self, leaks: list[Leak], delta: float, rows: int) -> None:
         none, large = no_delta(delta), large_delta(delta, rows)

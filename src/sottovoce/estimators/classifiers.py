@@ -123,14 +123,16 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
             your own, such as MaskedNewton(colluding=3) or IPADMM(rounds=50), of which loss, lam, epsilon and delta are
             replaced by this estimator's. None: masked sums if the loss is smooth and the graph complete; else IPADMM.
         inference: of masked sums: True for standard errors in `summary`, of two classes. They take a part of the
-            budget: 70 % goes to a Hessian and a last gradient. They are of coefficients without a ridge, whatever lam
-            is. None: no.
+            budget: 70 to 83 % go to a Hessian and a last gradient. They are of coefficients without a ridge, whatever
+            lam is. None: no.
+        focus: with inference: the name of a column of X, or names of some ("x0" where they have none), whose
+            coefficients are asked for. The budget goes to these, and others are less sure. None: all alike.
         lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and
             holds the intercept too.
         fit_intercept: learn a constant. It counts as a feature, so it costs some noise.
         accountant: is charged before anything is computed. None: that of the `with` block around the fit, if any.
         random_state: None takes noise from the operating system. A seed is for tests, with a `PrivacyLeakWarning`.
-        device: "cpu", "plain" or "cuda"; changes nothing but speed.
+        device: "cpu", "plain" or "cuda"; changes nothing but speed, but that IPADMM on "cuda" has no head start.
         verbose: True shows a bar of the rounds, on a terminal or in a notebook.
         class_weight: of two classes that are declared, how much a row of each counts, as {"no": 1, "yes": 50}: public
             numbers, from a rate that is known without these rows. The noise grows with their ratio. Decisions then
@@ -175,6 +177,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         graph: str | Graph = "complete",
         algorithm: AlgorithmChoice = None,
         inference: bool | None = None,
+        focus: str | Sequence[str] | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
         accountant: BudgetAccountant | None = None,

@@ -6,7 +6,7 @@ Labels are clipped to public bounds and scaled to -1..1, about their middle if t
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, final, get_args
@@ -16,12 +16,12 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import column_or_1d
 
-from sottovoce.algorithms.squares import LeastSquares, explained
+from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel, forget
 from sottovoce.estimators.draws import RandomState
-from sottovoce.estimators.scaling import Linear, Scale
+from sottovoce.estimators.scaling import Linear
 from sottovoce.estimators.training import AlgorithmChoice, Chosen
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
@@ -31,12 +31,9 @@ from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Problem
 from sottovoce.simulation.devices import DeviceName
-from sottovoce.simulation.engine import Solved
-from sottovoce.sums.inference import infer
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model
-    from sottovoce.files.models.inference import Inference
     from sottovoce.files.schema import Schema
 
 RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile", "smoothed-quantile"]
@@ -211,6 +208,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         graph: str | Graph = "complete",
         algorithm: AlgorithmChoice = None,
         inference: bool | None = None,
+        focus: str | Sequence[str] | None = None,
         lam: float = 1e-5,
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
@@ -312,24 +310,18 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         return tags
 
 
-_UNCENTRED = (
-    "R^2 is uncentred: it compares with a prediction of 0 for every row, since the mean of the labels was not released "
-    "without an intercept. The usual R^2, which compares with that mean, is smaller, often by far."
-)
-
-
 @final
 class PrivateLinearRegression(_PrivateRegressor):
-    """Linear regression by least squares, private for every single row, from one release; with standard errors.
+    """Linear regression by least squares, private for every single row, with standard errors.
 
-    All that least squares need is a sum over rows, which is released once with noise (`sottovoce.algorithms.squares`).
-    So nothing is tuned, coefficients with standard errors and R^2 cost nothing more, and `summary` always has them.
+    Least squares need sums over rows, which are released with noise (`sottovoce.algorithms.squares`): nothing is tuned,
+    coefficients with standard errors and R^2 cost nothing more, and `summary` always has them.
 
     Args:
         y_bounds: (low, high) of labels, known without looking at them; what lies outside is clipped. None reads them
             off y, with a `PrivacyLeakWarning`. Noise grows with their width.
-        algorithm: LeastSquares(...) with settings of your own, such as colluding=3, of which lam, epsilon and delta are
-            replaced by this estimator's. None: its defaults.
+        algorithm: LeastSquares(...) with settings of your own, such as colluding=3, of which lam, epsilon, delta and
+            inference are replaced by this estimator's. None: its defaults.
 
     All other parameters are those of `PrivateLogisticRegression`.
 
@@ -371,34 +363,4 @@ class PrivateLinearRegression(_PrivateRegressor):
         own = LeastSquares() if self.algorithm is None else self.algorithm
         if not isinstance(own, LeastSquares):
             raise InputError(f"Expected algorithm as LeastSquares(...) or None, got algorithm={own!r}.")
-        return Chosen(replace(own, epsilon=self.epsilon, delta=delta, lam=self.lam), None)
-
-    def _inference(self, solved: Solved, scale: Scale) -> "Inference":
-        from sottovoce.files.models.inference import (
-            CUT,
-            ERRORS,
-            INTERCEPT,
-            by_unit,
-            line_of,
-            moved,
-            of_people,
-            tabulate,
-        )
-
-        (evidence, *_), answers = solved.result.evidence, solved.problem.answers
-        matrix, names = answers.scale * by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
-        if not scale.constant:
-            matrix, names = matrix[:-1], names[:-1]
-        found = infer(evidence, matrix)
-        found = moved(found, names, answers.offset if scale.constant else 0.0)
-        if solved.problem.sites.factors.weights is None:
-            name = "R^2" if scale.constant else "uncentred R^2"
-            shares, variance = [line_of(name, *explained(evidence, scale.constant / scale.longest))], "of one variance"
-        else:
-            # The error of R^2 depends on how unequal weights are, which was not released.
-            shares, variance = [], "of a variance that is one number over the weight of the row; R^2 is not given"
-        notes = (ERRORS, f"Residuals are assumed to be independent and {variance}.", CUT, *of_people(evidence))
-        notes += (_UNCENTRED,) if shares and not scale.constant else ()
-        return tabulate(
-            found, names, "linear", evidence.rows, {"moments of rows and labels": 1.0}, tuple(shares), notes
-        )
+        return Chosen(replace(own, epsilon=self.epsilon, delta=delta, lam=self.lam, inference=True), None)

@@ -12,6 +12,7 @@ import numpy as np
 
 from sottovoce.algorithms import MaskedNewton, PrivateMethod
 from sottovoce.algorithms.default import default
+from sottovoce.algorithms.ipadmm import takes_moments
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.estimators.draws import Draws
 from sottovoce.plan import Plan, plan
@@ -44,7 +45,10 @@ def graph_of(graph: Graph | str, n: int) -> Graph:
     return graph
 
 
-def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, Any], problem: Problem) -> Chosen:
+def choose(
+    algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, Any], problem: Problem,
+    focus: tuple[int, ...] = (), device: DeviceName = "cpu",
+) -> Chosen:  # fmt: skip
     """The default algorithm, IPADMM with planned settings; or the caller's algorithm with our
     objective and guarantee.
 
@@ -53,7 +57,10 @@ def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, 
         inference: True if coefficients are to have standard errors, which only masked sums give.
         objective: the fields of an algorithm that say what is minimised, and within which guarantee.
         problem: the rows, and who exchanges messages with whom. Only its public numbers are used.
+        focus: with inference: the features whose coefficients are asked for.
+        device: where it will run. Some plans cannot on a GPU.
     """
+    expect(not focus or inference, "inference=True with focus, which is on intervals", focus=focus)
     sites, loss = problem.sites, objective["loss"]
     if isinstance(algorithm, PrivateMethod):
         expect(not inference, "inference as a field of the algorithm", inference=inference, algorithm=algorithm)
@@ -62,11 +69,12 @@ def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, 
     taken = default(loss, L2(), "complete" if complete else problem.graph.name, {"inference": inference})
     match algorithm or taken.name:
         case "masked":
-            return Chosen(MaskedNewton(inference=inference, **objective), None)
+            return Chosen(MaskedNewton(inference=inference, focus=focus, **objective), None)
         case "ipadmm":
             expect(not inference, "inference=False with algorithm='ipadmm'", inference=inference)
             shape: dict[str, Any] = {"sizes": sites.counts.tolist(), "d": sites.d, "data_norm": sites.data_norm}
-            planned = plan(graph=problem.graph, unit=sites.unit, **shape, **objective)
+            fixed = {} if takes_moments(sites.factors, device) else {"moments": 0.0}
+            planned = plan(graph=problem.graph, unit=sites.unit, fixed=fixed, **shape, **objective)
             return Chosen(planned.algorithm(), planned)
     raise InputError(
         "Expected algorithm among masked, ipadmm, None, or a private algorithm such as IPADMM(rounds=50), got "

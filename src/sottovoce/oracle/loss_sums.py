@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.errors import InputError, PrivacyError, UnsupportedError, expect
 from sottovoce.oracle.kernels.spread import KNOTS, Spread, knots_of
 from sottovoce.oracle.row_sums import RowSums, half, summation_error, whole
 from sottovoce.oracle.whitening import Whitening
-from sottovoce.problem.losses import Loss, Poisson, expect_one_output
+from sottovoce.problem.losses import Huber, Logistic, Loss, Poisson, Softmax, expect_one_output
+from sottovoce.problem.losses.base import BESIDE
 from sottovoce.problem.sites import NORM_SLACK, Sites
 
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 # Shorter rows are clipped as if they were this long: the squares of much shorter ones underflow.
 _SHORTEST = 1e-150
 _ROWS_AT_ONCE = 1 << 16  # rows whose gradients are summed at a time, so that intermediate results stay in cache
+_TINY, _FAR = float(np.finfo(np.float64).tiny), 1e-6  # the second is beyond all rounding of a row
 VARIATION = 0.5  # weight of the variation of counts beside the Hessian: more would leave that less exact
 
 
@@ -182,6 +184,33 @@ class LossSums(RowSums):
         exact = changed * 2 * self.c1 * longest * (1 + NORM_SLACK) * (1 + rounding) * spread
         return exact + 2 * self.c1 * rows * (whitening.norm * terms + whitening.length * whitening.rounding)
 
+    def start_moments(self) -> Floats:
+        """The `half` of the sum of a a^T / B^2 over all rows, then the sums of a / B times the slope at 0 and of a / B,
+        each times its weight of `weights_of`; the last only where its weight is not 0: (numbers,).
+        """
+        slopes, means = weights_of(self.loss)
+        norm, outputs = self.sites.data_norm, self.loss.outputs
+
+        def of_block(block: Sites) -> Floats:
+            rows, labels = block.rows, block.labels[:, None]
+            zero = np.zeros((len(labels), 1) if outputs == 1 else (len(labels), 1, outputs))
+            found = np.asarray(self.loss.slope(zero, labels, self.loss.theta), dtype=np.float64)
+            counted = block.factors.weighed(np.ones((len(labels), 1)))
+            summed = rows.adjoint(found * counted) if outputs == 1 else rows.adjoint_vectors(found * counted[..., None])
+            parts = [half(rows.moments(block.factors.weights)) / norm**2, slopes * summed[0, :, 0] / norm]
+            if means:
+                parts.append(means * rows.adjoint(counted)[0, :, 0] / norm)
+            return np.concatenate(parts)
+
+        return self.summed(of_block)
+
+    def start_moments_sensitivity(self, rows: int) -> float:
+        """The l2 sensitivity of `start_moments` to one row replaced (docs/proofs/ipadmm.md, Lemma 5), times the rows of
+        a person if people are protected, plus the rounding of a sum of `rows` rows.
+        """
+        exact, changed = (1 + NORM_SLACK) ** 2 * start_moments_sensitivity(self.loss), self.changed_in_sum(rows)
+        return exact * (changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+
     def _expect_unclipped(self) -> None:
         if self.max_grad_norm is not None:
             raise PrivacyError(
@@ -221,6 +250,59 @@ class LossSums(RowSums):
             z: Array = block.factors.shifted(block.rows.predict(w[None, :, None])[:, 0])
         return settled(z).astype(np.float64, copy=False)
 
+    def focused_sum(self, u: Array, whitening: Whitening, directions: Floats) -> Floats:
+        """The gradient along a few directions alone, and what the Hessian makes of them, at a public model u in
+        whitened coordinates: (1, d, runs) -> (k + k d, runs). For losses of one output whose curvature is bounded.
+
+        With t = A a and s = X^T t, a row counts f min(1, 1 / |s|) times, f as everywhere (`Whitening`), so that |s| is
+        at most 1. It adds slope s, (k,), then BESIDE phi'' / (L c) s t^T, (k, d).
+
+        Args:
+            u: the model.
+            whitening: the coordinates.
+            directions: X, (d k, runs).
+        """
+        expect_one_output(self.loss, "A gradient along some directions")
+        most = self.loss.smoothness_bound
+        assert most is not None  # the caller has checked
+
+        def of_run(run: int) -> Floats:
+            one, X = whitening.of_run(run), directions[:, run : run + 1]
+            model = one.times(u[0, :, run : run + 1].astype(np.float64, copy=False))[:, 0]
+            B = one.times(X).reshape(len(model), -1)
+
+            def of_block(block: Sites) -> Floats:
+                z, rows = self._finite_predictions(model, block), block.rows
+                with np.errstate(over="ignore", invalid="ignore"):
+                    s = settled(rows.predict(B[None])).astype(np.float64, copy=False)
+                    lengths = np.maximum(np.sqrt(np.sum(s**2, axis=1, keepdims=True)), 1.0)
+                s = s * (one.counted(rows, block.factors.weighed(np.ones((len(z), 1)))) / lengths)
+                slopes = self.loss.slope(z, block.labels, self.loss.theta)
+                curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
+                bent = rows.adjoint(s * (curvature / most)[:, None])[0].astype(np.float64, copy=False)
+                return np.concatenate(([slopes @ s], bent))
+
+            summed = self.summed(of_block)
+            bent = (BESIDE / max(float(one.length[0, 0]), _TINY)) * (one.A[..., 0] @ summed[1:])
+            return np.concatenate((summed[0], bent.T.ravel()))
+
+        return np.stack([of_run(run) for run in range(u.shape[2])], axis=1)
+
+    def focused_sum_sensitivity(self, u: Array, rows: int, whitening: Whitening) -> Floats:
+        """The l2 sensitivity of `focused_sum` at u to one row replaced: at most 2 `Loss.steepness`
+        (docs/proofs/inference.md, Lemma 4), times the rows of a person if people are protected, plus rounding: (1,
+        runs).
+        """
+        norm, changed = self.sites.data_norm * (1 + NORM_SLACK), self.changed_in_sum(rows)
+        terms, rounding = float(summation_error(np.asarray(float(rows)))), norm * whitening.rounding
+        w = whitening.times(u[0].astype(np.float64, copy=False))
+        with np.errstate(over="ignore", invalid="ignore"):
+            reach = norm * np.sqrt(np.sum(w**2, axis=0, keepdims=True)) * (1 + _FAR)
+        steepness = self.loss.steepness(np.nan_to_num(reach, nan=np.inf, posinf=np.inf))
+        stretched = terms * (1 + norm * whitening.norm / np.maximum(whitening.length, _TINY)) + rounding
+        found: Floats = 2 * changed * steepness * (1 + rounding) * (1 + _FAR)
+        return found + 2 * rows * self.loss.slope_bound * stretched
+
     def whitened_hessian_sum_sensitivity(self, rows: int, whitening: Whitening) -> Floats:
         """The l2 sensitivity of `whitened_hessian_sum` to one row replaced: sqrt(2) L c^2, times the rows of a person
         if people are protected, plus rounding: (1, runs).
@@ -254,6 +336,44 @@ class LossSums(RowSums):
         terms = float(summation_error(np.asarray(float(rows))))
         return self._hessian_moves(rows, whitening, sqrt(2 + VARIATION**2) + 4 * rows * terms)
 
+    def residual_moments(self, u: Array, whitening: Whitening, reach: Floats) -> Array:
+        """The `half` of the sum of f (t, c e) (t, c e)^T over all rows, in whitened coordinates, where long rows count
+        less (`Whitening`): t = A a, and e is the residual of a public model u in the same coordinates, over `reach`
+        and cut to [-1, 1]. Labels are cut to [-1, 1] before: (d, runs), reach (1, runs) -> ((d + 1) (d + 2) / 2,
+        runs). For whole matrices A.
+
+        Formal guarantees: whatever A, u and reach are, f |A a|^2 is at most c^2, and e is a number of size 1 at most.
+        """
+
+        def of_run(run: int) -> Floats:
+            one, A, c = whitening.of_run(run), whitening.A[:, :, run], float(whitening.length[0, run])
+            model, far = one.times(u[:, run : run + 1].astype(np.float64, copy=False))[:, 0], abs(float(reach[0, run]))
+
+            def of_block(block: Sites) -> Floats:
+                rows, off = block.rows, np.clip(block.labels, -1.0, 1.0) - self._finite_predictions(model, block)
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    e = np.clip(np.nan_to_num(off / far, posinf=1.0, neginf=-1.0), -1.0, 1.0)
+                counted = one.counted(rows, block.factors.weighed(np.ones((len(e), 1))))[:, 0]
+                crossed = rows.adjoint((counted * e)[:, None])[0]
+                return half(np.block([[rows.moments(counted), crossed], [crossed.T, np.array([[counted @ e**2]])]]))
+
+            d, S = len(A), whole(self.summed(of_block)[None])[0]
+            crossed = c * (A @ S[:d, d:])
+            return half(np.block([[A @ S[:d, :d] @ A, crossed], [crossed.T, c * c * S[d:, d:]]]))
+
+        return np.stack([of_run(run) for run in range(u.shape[1])], axis=1)
+
+    def residual_moments_sensitivity(self, rows: int, whitening: Whitening) -> Floats:
+        """The l2 sensitivity of `residual_moments` to one row replaced: sqrt(2) (c^2 + c^2), times the rows of a person
+        if people are protected, plus rounding: (1, runs).
+        """
+        norm, c = self.sites.data_norm * (1 + NORM_SLACK), whitening.length
+        changed, terms = self.changed_in_sum(rows), float(summation_error(np.asarray(float(rows))))
+        square, stretched = (c * (1 + norm * whitening.rounding)) ** 2 * (1 + NORM_SLACK), norm * whitening.norm + c
+        exact = sqrt(2.0) * 2 * changed * square
+        found: Floats = exact + 2 * rows * stretched * (stretched * terms + 2 * norm * c * whitening.rounding)
+        return found
+
     def _hessian_moves(self, rows: int, whitening: Whitening, times: float) -> Floats:
         """`times` L c^2 for every row that changes, plus the rounding of a sum that A stretches: (1, runs)."""
         bound, norm = self.loss.smoothness_bound, self.sites.data_norm * (1 + NORM_SLACK)
@@ -263,6 +383,31 @@ class LossSums(RowSums):
         stretched = norm**2 * whitening.norm * (whitening.norm * terms + 2 * whitening.length * whitening.rounding)
         found: Floats = bound * (times * changed * square + 2 * rows * stretched)
         return found
+
+
+def weights_of(loss: Loss, *, in_slopes: bool = False) -> tuple[float, float]:
+    """How much `start_moments` weighs gradients at 0, and means of features; of gradients in units of their largest
+    slope with `in_slopes`. Refused for losses that have none: those without a Newton step at 0.
+    """
+    if not isinstance(loss, Logistic | Huber | Softmax):
+        raise UnsupportedError(
+            f"Expected loss 'logistic', 'huber' or 'softmax' with moments, got loss={loss.name!r}. Leave moments out."
+        )
+    slopes, means = (0.75, 0.75) if isinstance(loss, Logistic) else (1.2, 0.0)
+    # Rows a and -a with one label have gradients at 0 that are twice a slope apart.
+    return (slopes if in_slopes else slopes * 2 / float(loss.spread(np.zeros(1))[0])), means
+
+
+def start_moments_sensitivity(loss: Loss) -> float:
+    """How far one row of norm B moves `LossSums.start_moments`: (2 + K) / sqrt(2), K the squares of its weights."""
+    return (2 + sum(weight**2 for weight in weights_of(loss, in_slopes=True))) / sqrt(2.0)
+
+
+def curvature_at_zero(loss: Loss) -> float:
+    """The curvature of the loss at prediction 0; of softmax, along differences of outputs that add up to 0."""
+    bound = loss.smoothness_bound
+    assert bound is not None  # `weights_of` has refused those
+    return 1 / loss.outputs if loss.outputs > 1 else bound
 
 
 def refuse_single(dtype: str) -> None:

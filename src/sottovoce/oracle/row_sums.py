@@ -1,4 +1,5 @@
-"""Sums over all rows of a network, without a loss: by blocks, of held-out rows, of second moments; and what moves them.
+"""Sums over all rows of a network, without a loss: by blocks, of held-out rows, of rows and second moments; and what
+moves them.
 
 Sums are over the rows held here and, with other processes, over theirs too. They are computed for each block of nodes
 and added up in order, so that a sum's bits do not depend on the number of processes.
@@ -113,6 +114,18 @@ class RowSums:
             return float(self.network.sites.counts.sum())
         return float(self.summed(lambda block: block.factors.weighed(np.ones(len(block.labels))).sum(keepdims=True))[0])
 
+    def totals(self) -> Floats:
+        """The sum of all rows, whatever they weigh, with their negative numbers as 0: (d,)."""
+        return self.summed(lambda block: block.rows.totals())
+
+    def totals_sensitivity(self, rows: int) -> float:
+        """The l2 sensitivity of `totals` to one row replaced: sqrt(2) B, since two rows without negative numbers are at
+        a right angle or less; times the rows of a person if people are protected, plus the rounding of a sum of `rows`
+        rows.
+        """
+        bound, changed = self.sites.data_norm * (1 + NORM_SLACK), self.changed_in_sum(rows)
+        return bound * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+
     def moments(self, full: bool) -> Floats:
         """M = sum of u a a^T over all rows: its `half` if `full`, else only its diagonal."""
         if full:
@@ -124,24 +137,6 @@ class RowSums:
         protected, plus the rounding of a sum of `rows` rows.
         """
         square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
-        return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
-
-    def cross_moments(self) -> Floats:
-        """The `half` of the sum of u (a, b) (a, b)^T over all rows, labels clipped to [-1, 1]."""
-
-        def of_block(block: Sites) -> Floats:
-            rows, labels = block.rows, np.clip(block.labels, -1.0, 1.0)
-            counted = block.factors.weighed(labels)
-            crossed, moments = rows.adjoint(counted[:, None])[0], rows.moments(block.factors.weights)
-            return half(np.block([[moments, crossed], [crossed.T, np.array([[labels @ counted]])]]))
-
-        return self.summed(of_block)
-
-    def cross_moments_sensitivity(self, rows: int) -> float:
-        """The l2 sensitivity of `cross_moments` to one row replaced: sqrt(2) (B^2 + 1), times the rows of a person if
-        people are protected, plus the rounding of a sum of `rows` rows.
-        """
-        square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1, self.changed_in_sum(rows)
         return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
 

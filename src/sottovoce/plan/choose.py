@@ -23,6 +23,7 @@ from sottovoce.arrays import Floats
 from sottovoce.plan.moments import RunMoments, moments
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.task import Task
+from sottovoce.problem.losses import Reals
 from sottovoce.problem.sites import WEIGHTS, Weights
 
 LOCAL_STEPS = (1, 3, 10, 25)
@@ -43,6 +44,7 @@ STEEPER, STEEPEST = 2.0, 0.55
 DIVERGED = 0.5  # excess that counts as divergence
 STRIDES = (4.0, 2.0, 1.4)
 PULLS = (0.03, 1.0, 30.0)
+NEARER = 0.6  # of the diameter, with a head start (docs/proofs/ipadmm.md)
 LAST_COUNTS = 0.1  # how much a node's own last model counts beside the consensus
 # Short of the best distance costs more than past it, and real tables ask for more than the quadratic says (measured on
 # Adult, Bank Marketing, breast cancer and smoking), so the variance counts only in part.
@@ -149,8 +151,7 @@ def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
     # Every count of local steps has walks of its own: with many of them the valley may lie elsewhere.
     found = list[Setting]()
     for count in [l for l in steps if l == steps[0] or l * rounds <= task.most_steps]:
-        ends = [_descend(predictor, _first(predictor, rounds, count, pull), STRIDES[:1]) for pull in PULLS]
-        found.append(_descend(predictor, min(ends, key=predictor.score), STRIDES[1:]))
+        found.append(_walked(predictor, rounds, count))
     least = min(predictor.score(setting) for setting in found)
     best = next(setting for setting in found if predictor.score(setting) * WORTH_IT <= least)
     enough = predictor.score(best) / WORTH_IT
@@ -159,7 +160,9 @@ def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
         if predictor.score(fewer) > enough:
             break
         best = fewer
-    return best
+    # With fewer rounds, local steps that paid may no longer do so.
+    simpler = (_walked(predictor, best.rounds, count) for count in steps if count < best.local_steps)
+    return next((s for s in simpler if predictor.score(s) * WORTH_IT <= predictor.score(best)), best)
 
 
 def choose_weights(
@@ -179,6 +182,13 @@ def choose_weights(
         predicted[weights] = predictor.excess(setting, sampled=True), weighed
     least = min(risk for risk, _ in predicted.values())
     return next((weighed for risk, weighed in predicted.values() if risk * BETTER <= least), task)
+
+
+def _walked(predictor: Predictor, rounds: int, local_steps: int) -> Setting:
+    """The end of the best of the walks with so many rounds and local steps."""
+    starts = (_first(predictor, rounds, local_steps, pull) for pull in PULLS)
+    ends = [_descend(predictor, start, STRIDES[:1]) for start in starts]
+    return _descend(predictor, min(ends, key=predictor.score), STRIDES[1:])
 
 
 def _first(predictor: Predictor, rounds: int, local_steps: int, pull: float) -> Setting:
@@ -209,10 +219,14 @@ def _descend(predictor: Predictor, best: Setting, strides: Sequence[float]) -> S
 
 
 def as_algorithm(task: Task, setting: Setting) -> IPADMM:
-    """The algorithm with this setting and whatever the user has set."""
+    """The algorithm with this setting and whatever the user has set. With a head start, classes take shorter steps:
+    they begin nearer to the optimum than the setting is for.
+    """
+    if task.head_start and not isinstance(task.loss.labels, Reals):
+        setting = setting._replace(diameter=setting.diameter * NEARER)
     made = IPADMM(
         epsilon=task.epsilon, delta=task.delta, loss=task.loss, regulariser=task.regulariser, lam=task.lam,
-        max_grad_norm=task.max_grad_norm, **{**setting._asdict(), **task.fixed},
+        max_grad_norm=task.max_grad_norm, **{**setting._asdict(), **task.head_start, **task.fixed},
     )  # fmt: skip
     made.expect_unit(task.unit)
     return made

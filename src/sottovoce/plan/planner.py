@@ -23,7 +23,7 @@ from sottovoce.plan.task import Task, batch_for
 from sottovoce.privacy import ROW, Unit
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph
-from sottovoce.problem.losses import Logistic, Loss
+from sottovoce.problem.losses import Counts, Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.progress import Progress
 from sottovoce.settings import written_as
@@ -168,6 +168,7 @@ def plan(
     base_rate: float | tuple[float, ...] | None = None,
     predictability: str | float | None = None,
     label_spread: float | None = None,
+    exposed: bool = False,
     colluding: int | None = None,
     stand_in: Dataset | None = None,
     unit: Unit = ROW,
@@ -189,10 +190,11 @@ def plan(
         fixed: settings of `IPADMM` that stay as they are, by name.
         max_rounds: how many rounds of messages the sites can afford.
         base_rate: how frequent the rarer label is, or the shares of all classes, from knowledge that does not come
-            from private rows. None: 0.5 to 50 %.
+            from private rows; of counts, their mean over the largest. None: it is left open.
         predictability: how well the features predict the label: "hardly", "somewhat", "well" or "almost", or
             the share of the loss of no model that the best model takes off, such as 0.3, or "auc=0.8".
         label_spread: standard deviation of labels that are numbers, in half-widths of their bounds.
+        exposed: True if counts have exposures. Predictions are then of rows observed for unequal times.
         colluding: how many sites may collude, for the prediction of masked sums. None: fewer than
             half of them, but at least one.
         stand_in: a public data set of the same columns, to plan on instead of made-up tables. It is taken to be public:
@@ -212,8 +214,10 @@ def plan(
     task = Task(
         tuple(int(m) for m in sizes), d, graph, float(epsilon), float(delta), loss, regulariser or L2(), float(lam),
         float(data_norm), max_grad_norm, max_rounds, kept if batch is None else {**kept, "batch_size": batch},
-        Belief.of(supplied, loss), unit,
+        Belief.of(supplied, loss), unit, exposed,
     )  # fmt: skip
+    wanted = "a loss for counts with exposed=True"
+    expect(not exposed or isinstance(loss.labels, Counts), wanted, "Leave it out", loss=loss.name)
     expect(colluding is None or 0 <= colluding < task.n, f"colluding in 0 .. {task.n - 1}", colluding=colluding)
     _check(task, stand_in)
     task = choose_weights(task, lambda: _problems(task, stand_in), lambda t: _choose(t, stand_in))

@@ -12,13 +12,16 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from sottovoce.algorithms.ipadmm import MOMENTS, MOST_NOISE
 from sottovoce.arrays import Floats
+from sottovoce.oracle.loss_sums import start_moments_sensitivity
 from sottovoce.plan.synthetic import Belief
 from sottovoce.privacy import ROW, Sampling, Unit, sigma_for
 from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Graph
-from sottovoce.problem.losses import Loss
+from sottovoce.problem.losses import Huber, Logistic, Loss, Softmax
 from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.sites import Weights, importances
+from sottovoce.sums.curvature import WIDEST_MATRIX
 
 # Numbers of the rows that all steps together may look at, about a minute on two cores. A row is taken to have as many
 # that are not zero as SPARSE sqrt(d), or d.
@@ -73,6 +76,7 @@ class Task:
     fixed: Mapping[str, Any]
     belief: Belief
     unit: Unit = ROW
+    exposed: bool = False  # rows have exposures, which predictions know of, and settings need not
 
     @property
     def n(self) -> int:
@@ -158,6 +162,21 @@ class Task:
             return np.asarray((2 * self.c1 * sigma / (m / self.importance)) ** 2)
 
         return cache(after)
+
+    @cached_property
+    def head_start(self) -> Mapping[str, Any]:
+        """Settings of a head start from moments, where one pays and neither it nor what it rules out is fixed."""
+        together = self.n > 1 and bool(np.all(self.graph.degrees == self.n - 1))  # measured on complete graphs alone
+        ruled_out = not together or self.max_grad_norm is not None or self.d > WIDEST_MATRIX
+        ruled_out |= not isinstance(self.loss, Logistic | Huber | Softmax) or not 0 < self.epsilon < math.inf
+        ruled_out |= any(self.fixed.get(name) is not None for name in ("moments", "batch_size", "radius"))
+        if ruled_out or self.fixed.get("calibration", "exact") != "exact":
+            return {}
+        # Of the mean of all sites' moments, in units of B^2; their eigenvalues add up to 1 at most.
+        sigma = sigma_for(self.epsilon, self.delta, 1) / math.sqrt(MOMENTS)
+        changed = self.unit.changed * min(self.unit.sites, self.n)
+        std = sigma * changed * start_moments_sensitivity(self.loss) * math.sqrt(self.n) / sum(self.sizes)
+        return {"moments": MOMENTS, "sensitivity": "tight"} if std * self.d**1.5 <= MOST_NOISE else {}
 
     def variance(self, steps: int) -> float:
         """Mean of `variances` over nodes, which for the weighted mean of all gradients is n times its variance."""

@@ -39,7 +39,7 @@ class Answers:
             return cls(tuple(map(str, range(outputs)))) if outputs > 1 else cls()
         from sottovoce.files.schema import NumberLabel
 
-        label = schema.label
+        label = schema.learnt
         if not isinstance(label, NumberLabel):
             return cls(schema.classes)
         exposed = 1.0 if schema.exposure is None else schema.exposure.bound

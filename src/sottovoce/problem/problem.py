@@ -4,7 +4,7 @@ Rows come from a data set, a file with its schema, arrays, or one file for each 
 its rows come from.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
@@ -17,13 +17,13 @@ from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.answers import Answers
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.factors import ALIKE, Factors
-from sottovoce.problem.graphs import Graph
+from sottovoce.problem.graphs import Graph, complete
 from sottovoce.problem.partition import ByShares, Partition, even
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import Sites
 
 if TYPE_CHECKING:
-    from sottovoce.files.schema import Schema
+    from sottovoce.files.schema import Column, Schema
 
 GraphOf: TypeAlias = Callable[[int], Graph]  # of the number of sites, which may be known only once rows are read
 
@@ -135,18 +135,57 @@ class Problem:
         refused. Where the schema names people, each may be at `sites_per_person` sites (default 1); a file where
         somebody is at more is refused. `delimiter` is that of both files, if not the schema's.
         """
-        from sottovoce.files.schema import accept_unreviewed, require_reviewed, review
+        from sottovoce.files.schema import accept_unreviewed, require_reviewed
 
         (accept_unreviewed if unreviewed else require_reviewed)(schema)
         unit = unit_of(schema, sites_per_person)
         written = schema.separated(delimiter)
         data, owners = encoded(path, written, site_column)
-        data = replace(data, unit=unit)
-        about: dict[str, Any] = {"answers": Answers.of(schema), "schema": schema, "notes": review.notes(schema)}
         # Nothing is learnt from test rows, so their people do not matter.
-        about["test"] = None if test is None else encoded(test, replace(written, person=None))[0]
+        tested = None if test is None else encoded(test, replace(written, person=None))[0]
+        data, how = replace(data, unit=unit), {"partition": partition, "key": key}
+        return cls._read(data, owners, schema, graph, nodes, how, answers=Answers.of(schema), test=tested)
+
+    @classmethod
+    def from_codes(
+        cls, path: Any, schema: "Schema", columns: Sequence["Column"], coding: Callable[[Dataset], Dataset], *,
+        nodes: int = 1, site_column: str | None = None, unreviewed: bool = False, sites_per_person: int | None = None,
+        delimiter: str | None = None,
+    ) -> "Problem":  # fmt: skip
+        """The problem of a file of private rows for a table, whose columns need not be features. All else is as for
+        `from_file`.
+
+        Args:
+            path: of the file, or a table in memory.
+            schema: of the file.
+            columns: that are read, as `Schema.described` has them.
+            coding: gets the rows as codes (`Column.codes`), and returns them as numbers without a negative one, with
+                the bound on their norm.
+            nodes: as of `from_file`, like all that follows.
+            site_column: names the site of each row.
+            unreviewed: accepts a schema that was not reviewed.
+            sites_per_person: at how many sites a person may be.
+            delimiter: of the file.
+        """
+        from sottovoce.files.schema import accept_unreviewed, files, require_reviewed
+
+        (accept_unreviewed if unreviewed else require_reviewed)(schema)
+        unit = unit_of(schema, sites_per_person)
+        codes, owners = files.encode_codes(path, schema.separated(delimiter), columns, site_column)
+        all_rows = ByShares([1.0] * nodes)  # none is left over
+        return cls._read(coding(replace(codes, unit=unit)), owners, schema, complete, nodes, {"partition": all_rows})
+
+    @classmethod
+    def _read(
+        cls, data: Dataset, owners: Any, schema: "Schema", graph: GraphOf, nodes: int, how: Mapping[str, Any],
+        **about: Any,
+    ) -> "Problem":  # fmt: skip
+        """The rows of a file at their sites: their owners', or dealt out to so many nodes."""
+        from sottovoce.files.schema import review
+
+        about |= {"schema": schema, "notes": review.notes(schema)}
         if owners is None:
-            return cls.dealt(data, nodes, graph, partition=partition, key=key, **about)
+            return cls.dealt(data, nodes, graph, **how, **about)
         names, parts = grouped(owners)
         return cls(Sites.owned(data, parts), graph(len(parts)), names, data.names, title=data.name, **about)
 

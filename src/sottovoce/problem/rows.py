@@ -79,6 +79,10 @@ class Rows(ABC):
         """The rows of the nodes first .. last - 1; the values are shared."""
 
     @abstractmethod
+    def totals(self) -> Floats:
+        """Sum of all rows, with their negative numbers as 0: (d,)."""
+
+    @abstractmethod
     def moments(self, weights: Floats | None = None) -> Floats:
         """Sum of a a^T over all rows, each times its weight (rows,) if weights are given: (d, d)."""
 
@@ -137,6 +141,12 @@ class DenseRows(Rows):
     def part(self, first: int, last: int) -> "DenseRows":
         begin, end = self.offsets[[first, last]]
         return DenseRows(self.values[begin:end], self.offsets[first : last + 1] - begin)
+
+    def totals(self) -> Floats:
+        total = np.zeros(self.d)
+        for first in range(0, len(self.values), _BLOCK):  # see _BLOCK
+            total += np.maximum(self.values[first : first + _BLOCK], 0.0).sum(axis=0)
+        return total
 
     def moments(self, weights: Floats | None = None) -> Floats:
         if weights is None:
@@ -201,6 +211,11 @@ class SparseRows(Rows):
         begin, end = self.offsets[[first, last]]
         return SparseRows(self.matrix[begin:end], self.offsets[first : last + 1] - begin)
 
+    def totals(self) -> Floats:
+        total = np.zeros(self.d)
+        np.add.at(total, self.matrix.indices, np.maximum(self.matrix.data, 0.0))
+        return total
+
     def moments(self, weights: Floats | None = None) -> Floats:
         other = self.matrix if weights is None else scipy.sparse.diags_array(weights) @ self.matrix
         moments: Floats = (self.matrix.T @ other).toarray()
@@ -257,7 +272,7 @@ class RowsElsewhere(Rows):
             "oracle of the nodes that are held here."
         )
 
-    predict = adjoint = moments = squares = block = _squares = scaled = is_finite = _refuse
+    predict = adjoint = totals = moments = squares = block = _squares = scaled = is_finite = _refuse
 
 
 def stack(features: list[Any]) -> Rows:

@@ -29,13 +29,16 @@ class Supplied:
     """What a user says of the labels; None is left open.
 
     Args:
-        base_rate: the share of the positive one of two classes, or the shares of all classes.
+        base_rate: the share of the positive one of two classes, or the shares of all classes; of counts, their mean
+            over the largest.
         predictability: a word of `PREDICTABILITY`, a share such as 0.3, or "auc=0.8".
-        label_spread: of labels that are numbers.
+        label_spread: of labels that are numbers, or counts.
     """
 
     base_rate: float | tuple[float, ...] | None = option(
-        None, _PANEL, "Share of the positive class, as in 0.01; of all classes, as in 0.5,0.3,0.2."
+        None,
+        _PANEL,
+        "Share of the positive class, as in 0.01; of all classes, as in 0.5,0.3,0.2; mean count over the largest.",
     )
     predictability: str | float | None = option(
         None, _PANEL, "How well columns predict the label: hardly, somewhat, well, almost; 0.3 of the loss; auc=0.8."
@@ -90,10 +93,12 @@ class Supplied:
             f"model, or auc=0.8, got predictability={said!r}."
         )
 
-    def expect_fit(self, classes: int | None) -> None:
-        """Refuse what cannot be said of a label with so many classes; None is one that is a number."""
+    def expect_fit(self, classes: int | None, *, counts: bool = False) -> None:
+        """Refuse what cannot be said of a label with so many classes; None is one that is a number, or a count."""
         rate, spread = self.base_rate, self.label_spread
-        if classes is None:
+        if counts:
+            expect(not isinstance(rate, tuple), "base_rate as one number, the mean over the largest", base_rate=rate)
+        elif classes is None:
             expect(rate is None, "no base_rate for labels that are numbers", base_rate=rate)
         elif classes == 2:
             one = not isinstance(rate, tuple)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.row_sums import RowSums
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.share import Share
 from sottovoce.sums.opening import Curator, Opener, Shares
@@ -32,7 +32,7 @@ class Exchange(ABC):
     def heard(self, messages: Array) -> Inbox:
         """The inbox of the nodes held here after each node has sent its message."""
 
-    def opener(self, shares: Shares, site: Oracle, counts: Sequence[int], noise: Noise, runs: int) -> Opener:
+    def opener(self, shares: Shares, site: RowSums, counts: Sequence[int], noise: Noise, runs: int) -> Opener:
         """The opener of sums over the rows of all sites. The oracle adds up over all processes."""
         return Curator(shares, site, counts, noise, runs)
 

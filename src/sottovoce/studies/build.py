@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sottovoce.algorithms import IPADMM, Method, PrivateMethod
+from sottovoce.algorithms.ipadmm import takes_moments
+from sottovoce.algorithms.masked import features_of
+from sottovoce.algorithms.squares import LeastSquares
+from sottovoce.errors import expect
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.noise.sampler import KEY_BYTES
 from sottovoce.plan import FIXABLE, plan
@@ -21,6 +25,7 @@ from sottovoce.studies.choices import NODES, PLANNED, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
 
 Tell: TypeAlias = Callable[[str], None]  # called with lines for people, while it works
+_AHEAD = ("moments", "sensitivity")  # a head start, which the planner may take
 _SILENCE = 2.0  # seconds
 
 
@@ -48,11 +53,18 @@ def bind(
         )
     loss, algorithm = problem.answers.loss(config.loss, config.positive_weight), config.method
     follows: dict[str, Any] = {} if loss in (None, algorithm.loss) else {"loss": loss}
+    if config.focus:
+        follows["focus"] = features_of(config.focus, problem.features)
     if problem.private and config.delta is None and isinstance(algorithm, PrivateMethod):
         rows = int(problem.sites.counts.sum())
         follows["delta"] = default_delta(rows)
         if explain is not None:
             explain(f"delta = {follows['delta']:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
+    if isinstance(algorithm, LeastSquares) and problem.private and problem.answers.classes is not None:
+        classes = problem.answers.classes
+        expect(
+            classes is None, "a label that is a number for least squares", "Take algorithm='masked'", classes=classes
+        )
     bound = _with_plan(config, algorithm, follows, problem, tell, explain) if planned else replace(algorithm, **follows)
     bound = bound.bound_to(*problem.shape)
     if explain is not None and bound.way.masked:
@@ -110,6 +122,10 @@ def _with_plan(
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
     if config.batch_size is None:
         del given["batch_size"], given["sampling"]
+    if config.data is not None and config.moments is None and takes_moments(problem.sites.factors, config.device):
+        given = {
+            name: value for name, value in given.items() if name not in _AHEAD or getattr(config, name) is not None
+        }
     with _telling(tell, f"Planning {', '.join(open_)} from public numbers; this may take a minute ..."):
         found = plan(
             sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,

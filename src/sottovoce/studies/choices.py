@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 from sottovoce.algorithms import Method, registry
 from sottovoce.algorithms.default import OWN, Default, default
-from sottovoce.errors import InputError
+from sottovoce.errors import InputError, expect
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.schema.form import FileForm, spelt
 from sottovoce.oracle.loss_sums import refuse_single
@@ -49,7 +49,8 @@ PLANNED = registry.entry(OWN).planned
 NODES, RUNS, SEED = 100, 10, 0  # the paper's network, its number of runs, and a seed for all who want the same figures
 
 # Settings that are fields of some algorithm and are handed to it as they are.
-_HANDED_ON = {f.name for line in registry.REGISTRY.values() for f in fields(line.kind)} - {"loss", "regulariser"}
+_HANDED_ON = {f.name for line in registry.REGISTRY.values() for f in fields(line.kind)}
+_HANDED_ON -= {"loss", "regulariser", "focus"}  # which are names until rows are known
 
 
 def check(config: "TrainConfig") -> None:
@@ -63,6 +64,8 @@ def check(config: "TrainConfig") -> None:
     partition_of(config)
     if config.network is not None:
         read_network(config.network)
+    asked = not config.focus or bool(config.inference)
+    expect(asked, "inference with focus, which is on intervals", "Add it", focus=config.focus)
     _ = config.method  # refuses what the algorithm refuses
 
 

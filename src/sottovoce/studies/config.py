@@ -87,8 +87,10 @@ class TrainConfig(AlgorithmOptions, Source):
     sensitivity: str | None = option(
         None, PRIVACY, "Noise fits the worst possible model (plain), or the current one (tight)."
     )
-    inference: bool | None = option(
-        None, PRIVACY, "Masked sums: standard errors of coefficients, for a part of the budget."
+    moments: float | None = option(
+        None,
+        PRIVACY,
+        "IPADMM: part of the budget for a head start from moments; 0: none. Default with a file: planned.",
     )
     form: str | None = option(None, ALGORITHM, "Rival algorithms: noise as published, or fair.")
     positive_weight: float | None = option(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, Method, PrivateMethod
+from sottovoce.algorithms import IPADMM, MaskedNewton, Method, PrivateMethod
 from sottovoce.algorithms.default import Default
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.errors import InputError, PrivacyError
@@ -248,6 +248,7 @@ def train(
     explain: Tell | None = None,
     first: Trained | None = None,
     history: bool = True,
+    ask: Callable[[str], None] | None = None,
 ) -> Trained:
     """Run the experiment.
 
@@ -263,12 +264,16 @@ def train(
         explain: hears of what was chosen, and why.
         first: what this is run `beside`: its rows are used again, and its yardstick where that would be the same.
         history: True to score as many rounds before the last as are asked for.
+        ask: asks whether to go on although no coefficient can be expected to say anything, and raises if not. None:
+            such a run on private rows is refused, unless `force`.
     """
     started, spread = perf_counter(), config.engine == "mpi"
     speaks = not spread or bool(joined().rank == 0)
     problem, algorithm = bind(
         config, tell, explain, problem=None if first is None else first.problem, planned=speaks
     )  # fmt: skip
+    if speaks:
+        _predict_intervals(problem, algorithm, tell, None if force else ask or _refuse)
     if spread:
         algorithm = joined().bcast(algorithm, root=0)
     if config.network is not None:
@@ -307,6 +312,33 @@ def train(
         return replace(trained, unfinished=trained.unfinished or "interrupted when the rounds were over")
     measured = _score(trained, not problem.private if yardstick is None else yardstick, tell, first)
     return replace(measured, seconds=perf_counter() - started)
+
+
+def _predict_intervals(
+    problem: Problem, algorithm: Method, tell: Tell | None, ask: Callable[[str], None] | None
+) -> None:
+    """Tell how wide the intervals of coefficients will be, from public numbers. Where these say nothing and rows are
+    private, `ask` before anything is spent.
+    """
+    if not isinstance(algorithm, MaskedNewton) or not algorithm.inference or problem.schema is None:
+        return
+    if tell is None and (ask is None or not problem.private):
+        return
+    from sottovoce.plan.widths import TOLD_RATIOS, intervals
+
+    found = intervals(algorithm, problem.schema, problem.sites.counts.tolist(), unit=problem.unit)
+    if tell is not None:
+        tell(f"{found.summary} Each coefficient, and what it would need: sottovoce plan --inference.")
+    if found.hopeless and problem.private and ask is not None:
+        ratio = TOLD_RATIOS[-1]
+        ask(
+            "Nothing is predicted to come of it: no coefficient of any made-up table is identified and tells a ratio "
+            f"of {ratio:g} from 1. {found.nearest}"
+        )
+
+
+def _refuse(why: str) -> None:
+    raise InputError(f"Expected intervals that say something, got none. {why} To train all the same, use --force.")
 
 
 def _gather(solved: Solved, problem: Problem, config: TrainConfig) -> Solved:

@@ -3,6 +3,8 @@
 For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
 sqrt(m_j), which bounds it: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j =
 sqrt(m_j) and the mean.
+
+Where Hessians are summed too, a Newton step with them is filled up in the same way.
 """
 
 import math
@@ -53,9 +55,7 @@ class Curvature(NamedTuple):
             roots = np.sqrt(moments + largest)
             values, trace = roots.sum(axis=0, keepdims=True) * roots, M.sum(axis=0, keepdims=True)
         edge = std * math.sqrt(p)  # size of the noise in M^, if it is whole
-        part = edge / np.maximum(trace, max(edge, TINY))
-        ridge = LEAST_RIDGE + RIDGE_SLOPE * np.log(np.maximum(part, RIDGE_FROM) / RIDGE_FROM)
-        tau = np.maximum(edge * np.minimum(ridge, MOST_RIDGE), FLOOR * values.max(axis=0, keepdims=True))
+        tau = np.maximum(ridge(edge, trace), FLOOR * values.max(axis=0, keepdims=True))
         return cls(values, moments, basis, tau)
 
     def product(self, v: Floats, w: Floats) -> Floats:
@@ -102,3 +102,25 @@ class Curvature(NamedTuple):
         vectors = self.basis[:, :, run]
         found: Floats = (vectors * values) @ vectors.T
         return found
+
+
+def newton_step(H: Floats, edge: Floats, gradient: Floats, ridge: Floats) -> Floats:
+    """A Newton step, (p, runs), with Hessians and ridges, (runs, p, p), filled up by the size of the noise where that
+    hides them: `edge`, (runs, 1).
+    """
+    values, vectors = np.linalg.eigh(H + ridge)
+    floor = np.maximum(edge, FLOOR * values.max(axis=1, keepdims=True))
+    scale = np.maximum(values, 0.0) + np.where(values < 2 * floor, floor, 0.0)
+    turned = np.einsum("rji,rj->ri", vectors, gradient.T) / scale
+    step: Floats = np.einsum("rij,rj->ri", vectors, turned).T
+    return step
+
+
+def ridge(edge: Floats | float, trace: Floats) -> Floats:
+    """By how much a noisy matrix is filled up, if its noise has the size `edge`: more of it where more of the trace is
+    noise.
+    """
+    part = edge / np.maximum(trace, np.maximum(edge, TINY))
+    times = LEAST_RIDGE + RIDGE_SLOPE * np.log(np.maximum(part, RIDGE_FROM) / RIDGE_FROM)
+    filled: Floats = edge * np.minimum(times, MOST_RIDGE)
+    return filled

@@ -111,7 +111,7 @@ class ScorePlaces(AtPoint):
 
 @final
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(Question):
+class ScoreCounts(Question[Oracle]):
     """Counts of scores by label, or sums of clipped errors, in bins that the first sum says.
 
     Args:

@@ -20,6 +20,10 @@ variance.
 bootstrap says: the released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched or
 shrunk to what is found.
 
+**Single directions.** If some coefficients were asked for, the gradient at u was heard along a few directions X, and
+X^T H with it. What it says of theta, X^T (H u - g), and the estimate above are two measurements whose noise is known: a
+combination c is told as (c - K X^T H) of the one and K of the other, K being what makes noise least, whatever X is.
+
 **Identified** is a combination c of coefficients if its information, 1 / c^T H^-1 c, is at least `INFORMATION` times
 the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, if at most `HIDDEN` of its variance is
 supposed, and if the Hessian, taken elsewhere, can have changed by no more than a factor e^`BENT` on the way. Others
@@ -52,6 +56,20 @@ TINY = np.finfo(np.float64).tiny
 EXACT = 1e-9  # of the largest eigenvalue: without noise, information below is rounding
 
 
+class Focused(NamedTuple):
+    """What was heard of the mean loss along k directions X at a point u, in the coordinates of `Evidence`. It says that
+    X^T H theta is X^T (H u - g).
+    """
+
+    point: Floats  # u, (p,)
+    directions: Floats  # X, (p, k)
+    gradient: Floats  # X^T g, with noise: (k,)
+    hessian: Floats  # X^T H, with noise: (k, p)
+    gradient_noise: float  # standard deviation in every number
+    hessian_noise: float
+    least: float  # how often a row counts at least, beside what counts less everywhere
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -66,7 +84,8 @@ class Evidence:
         rows: N.
         dispersion: what the covariance of one row's gradient is over the Hessian: 1 if the model is a true likelihood,
             the variance of the residuals for squares; of counts, as it was released.
-        squares: of squares alone: the mean of b^2, with noise.
+        squares: of squares alone: the mean square of the residuals at the point, with noise.
+        squares_noise: and the standard deviation of that noise.
         hessian_point: where the Hessian was taken. None: it is the same everywhere, as for squares.
         moments: the mean of a a^T, with noise; needed beside a point.
         coordinates: A, symmetric: the coefficients in the units that were learnt in are A w, and a row there is A^-1 a.
@@ -75,6 +94,7 @@ class Evidence:
             its norm.
         least: how often a row counts at least: less than 1 if long ones count less.
         exponential: True if the logarithm of phi'' is z itself, as for counts.
+        focused: what was heard along single directions beside that.
         together: how many rows may be one person's, and so alike: their gradients add up, at worst, to as many times
             the variance of single rows.
     """
@@ -87,6 +107,7 @@ class Evidence:
     rows: int
     dispersion: float = 1.0
     squares: float | None = None
+    squares_noise: float = 0.0
     hessian_point: Floats | None = None
     moments: Floats | None = None
     coordinates: Floats | None = None
@@ -94,6 +115,7 @@ class Evidence:
     together: int = 1
     least: float = 1.0
     exponential: bool = False
+    focused: tuple[Focused, ...] = ()
 
     @property
     def sampled(self) -> float:
@@ -131,25 +153,76 @@ def infer(evidence: Evidence, contrasts: Floats) -> Estimates:
     hessian, gradient = evidence.hessian[None], evidence.gradient[None]
     size = _supposed(evidence, _newton(evidence, hessian, gradient, 0.0))
     step = _newton(evidence, hessian, gradient, size)
+    heard = _heard(evidence, step, contrasts, size)
+    wanted, contrasts = contrasts, heard.rest
     variances, hidden = (part[0] for part in _variances(evidence, step, contrasts, size))
-    errors, unsure = np.sqrt(variances + hidden), _noise_of_information(evidence, step, contrasts)
+    errors, unsure = np.sqrt(variances + hidden), _noise_of_information(evidence, step, wanted)
     if evidence.hessian_noise > 0:
         errors = errors * _stretch(evidence, step, contrasts, size)
     drawn = evidence.sampled * ((contrasts @ step.vectors[0]) ** 2 / step.values[0]).sum(axis=1) / evidence.rows
-    rates = _bending(evidence, step, contrasts, sizes)
-    moved = rates * np.abs(contrasts @ (evidence.point - step.d[0] - _hessian_point(evidence)))
-    bent = moved + rates * np.sqrt(np.maximum(errors**2 - drawn, 0.0))
-    beyond = np.maximum((contrasts @ step.d[0]) ** 2 - errors**2, 0.0)  # of the step, what is not noise in it
+    noise = np.maximum(errors**2 - drawn, 0.0)
+    drawn = (np.sqrt(drawn) + np.sqrt(heard.drawn)) ** 2  # of the same rows: at most so much
+    unsure = unsure * (errors**2 / (noise + heard.noise + drawn)) + heard.unsure
+    errors = np.sqrt(noise + heard.noise + drawn)
+    at = contrasts @ (evidence.point - step.d[0]) + heard.told
+    x = (wanted @ step.vectors[0] / step.values[0]) @ step.vectors[0].T
+    rates = _bending(evidence, x, np.einsum("ci,ij,cj->c", x, evidence.hessian, x), sizes)
+    moved, walked = rates * np.abs(at - wanted @ _hessian_point(evidence)), contrasts @ step.d[0]
+    for one in evidence.focused:  # their Hessian is that of another point, and they are a step from there
+        rates = np.maximum(rates, heard.part * _bending(evidence, heard.x, heard.curved, sizes))
+        steps = at - wanted @ one.point
+        moved, walked = np.maximum(moved, rates * np.abs(steps)), np.maximum(np.abs(walked), np.abs(steps))
+    bent = moved + rates * np.sqrt(noise + heard.noise)
+    beyond = np.maximum(walked**2 - errors**2, 0.0)  # of the step, what is not noise in it
+    shown = np.maximum(errors**2, variances + hidden)
+    known = (hidden <= HIDDEN * shown) & (unsure <= 1 / INFORMATION) & (bent <= BENT)
     errors = np.sqrt(errors**2 + bent**2 * beyond)
-    known = (hidden <= HIDDEN * (variances + hidden)) & (unsure <= 1 / INFORMATION) & (bent <= BENT)
     wide = errors * np.exp(np.minimum(moved, MOST_BENT))
-    return Estimates(contrasts @ _told(evidence, step), np.where(known, errors, wide), known)
+    return Estimates(contrasts @ _told(evidence, step, size) + heard.told, np.where(known, errors, wide), known)
 
 
-def _told(e: Evidence, step: _Step) -> Floats:
-    """The coefficients. Along what noise hides, the point that they started from is noise as well, and 0 is as good."""
-    vectors = step.vectors[0]
-    told: Floats = vectors @ ((1 - step.doubt[0]) * ((e.point - step.d[0]) @ vectors))
+class _Heard(NamedTuple):
+    """What was heard along single directions says of combinations. All but the first: (combinations,)."""
+
+    rest: Floats  # (combinations, p) what is left of each for the estimate without them
+    told: Floats  # the part of each that they say
+    drawn: Floats  # its variance, of drawing rows
+    noise: Floats  # and of noise
+    x: Floats  # (combinations, p) the direction of the gradient that they rest on there
+    curved: Floats  # x^T H x
+    part: Floats  # how much of the whole that is
+    unsure: Floats  # standard deviation of the noise in it, over the whole
+
+
+def _heard(e: Evidence, step: _Step, contrasts: Floats, size: float) -> _Heard:
+    """Single directions and all else, put together so that there is least noise in the whole."""
+    if not e.focused:
+        none = np.zeros(len(contrasts))
+        return _Heard(contrasts, none, none, none, contrasts, none, none, none)
+    of_hessian = e.hessian_noise**2 / 2 * (step.squares[0].sum() + step.squares[0])
+    noises = (e.gradient_noise**2 + of_hessian) / step.values[0] ** 2 + (step.doubt[0] * size) ** 2
+    spread = (step.vectors[0] * noises) @ step.vectors[0].T
+    told = _told(e, step, size)
+    H, X = np.concatenate([f.hessian for f in e.focused]), np.concatenate([f.directions for f in e.focused], axis=1)
+    said = np.concatenate([f.hessian @ f.point - f.gradient for f in e.focused])
+    off = [f.gradient_noise**2 + f.hessian_noise**2 * (noises.sum() + np.sum((f.point - told) ** 2)) for f in e.focused]
+    noise = np.repeat(off, [len(f.gradient) for f in e.focused])
+    # Without any noise, directions have nothing to add.
+    gain = contrasts @ spread @ H.T @ np.linalg.pinv(H @ spread @ H.T + np.diag(noise), hermitian=True)
+    curved, rest = np.maximum(np.einsum("ci,ij,cj->c", gain, H @ X, gain), 0.0), contrasts - gain @ H
+    beside = ((rest @ step.vectors[0]) ** 2 / step.values[0]).sum(axis=1)
+    whole = np.maximum(curved + beside, TINY)
+    x, of_H = gain @ X.T, np.repeat([f.hessian_noise**2 for f in e.focused], [len(f.gradient) for f in e.focused])
+    unsure = np.sqrt(gain**2 @ of_H) * np.linalg.norm(x, axis=1) / whole
+    return _Heard(rest, gain @ said, e.sampled * curved / e.rows, gain**2 @ noise, x, curved, curved / whole, unsure)
+
+
+def _told(e: Evidence, step: _Step, size: float) -> Floats:
+    """The coefficients. Along what noise hides, the point that they started from is noise as well, and 0 is as good:
+    it is moved there, but no further than what is supposed to be hidden.
+    """
+    vectors, found = step.vectors[0], (e.point - step.d[0]) @ step.vectors[0]
+    told: Floats = vectors @ (found - step.doubt[0] * np.clip(found, -size, size))
     return told
 
 
@@ -167,9 +240,10 @@ def _hessian_point(e: Evidence) -> Floats:
     return e.point if e.hessian_point is None else e.hessian_point
 
 
-def _bending(e: Evidence, step: _Step, contrasts: Floats, sizes: Floats) -> Floats:
+def _bending(e: Evidence, x: Floats, curved: Floats, sizes: Floats) -> Floats:
     """By how much, at most, the logarithm of the information of each combination changes where it moves by 1:
-    (combinations,). `sizes` are those of the combinations in the units of rows.
+    (combinations,). `x` are the directions that they rest on, `curved` is x^T H x, and `sizes` are those of the
+    combinations in the units of rows.
 
     The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may
     cancel: not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'',
@@ -177,10 +251,9 @@ def _bending(e: Evidence, step: _Step, contrasts: Floats, sizes: Floats) -> Floa
     their column is taken to be as large as it can be. Of counts it changes by 1 everywhere.
     """
     if e.hessian_point is None or e.moments is None:
-        return np.zeros(len(contrasts))
-    x = (contrasts @ step.vectors[0] / step.values[0]) @ step.vectors[0].T
+        return np.zeros(len(x))
     told = np.maximum(np.einsum("ci,ij,cj->c", x, e.moments, x), TINY)
-    second = np.clip(np.einsum("ci,ij,cj->c", x, e.hessian, x) / told, 0.0, 0.25)
+    second = np.clip(curved / told, 0.0, 0.25)
     rates: Floats = (1.0 if e.exponential else 1 - 4 * second) / sizes * e.largest
     return rates
 

@@ -8,13 +8,13 @@ by masks: `sottovoce.federation.site.masked_sums`.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.row_sums import RowSums
 from sottovoce.sums.program import Opened, Question
 
 
@@ -29,7 +29,7 @@ class Opener(ABC):
     """Opens the sums of a run, one after the other."""
 
     @abstractmethod
-    def open(self, k: int, question: Question) -> Opened:
+    def open(self, k: int, question: Question[Any]) -> Opened:
         """The opened sum number k, from 1 on, that this question asks for."""
 
 
@@ -45,10 +45,10 @@ class Curator(Opener):
         runs: number of runs, each with draws of its own.
     """
 
-    def __init__(self, shares: Shares, site: Oracle, counts: Sequence[int], noise: Noise, runs: int) -> None:
+    def __init__(self, shares: Shares, site: RowSums, counts: Sequence[int], noise: Noise, runs: int) -> None:
         self.shares, self.site, self.counts, self.noise, self.runs = shares, site, counts, noise, runs
 
-    def open(self, k: int, question: Question) -> Opened:
+    def open(self, k: int, question: Question[Any]) -> Opened:
         rows, sigma = question.over(self.counts), self.shares.multipliers[k - 1]
         exact = question.of(self.site, rows)
         if sigma == 0:
@@ -56,7 +56,8 @@ class Curator(Opener):
         # One share for every site that is held here, in this process or another.
         held = math.sqrt(self.site.network.sites.n / self.shares.honest)
         std: Floats = held * (sigma * question.sensitivity(self.site, rows))
-        # Noise comes as models of d numbers: as many as the sum takes.
-        parts = [self.noise.shared(k, r)[0] for r in range(-(-len(exact) // self.site.d))]
-        z = np.concatenate(parts)[: len(exact)].astype(np.float64, copy=False)
+        # Noise comes as models of so many numbers: as many of them as the sum takes.
+        parts, drawn = [self.noise.shared(k, 0)[0]], len(exact)
+        parts += [self.noise.shared(k, r)[0] for r in range(1, -(-drawn // len(parts[0])))]
+        z = np.concatenate(parts)[:drawn].astype(np.float64, copy=False)
         return Opened(question, exact + std * z, std, rows)

@@ -19,16 +19,18 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.row_sums import RowSums
 
 T = TypeVar("T")
+Held = TypeVar("Held", bound=RowSums, contravariant=True)  # what a question needs of rows
 
 
 @dataclass(frozen=True, eq=False)
-class Question(ABC):
+class Question(ABC, Generic[Held]):
     """A sum over all rows of all sites. Its fields are public: they follow from earlier sums, and from no row."""
 
     @abstractmethod
-    def of(self, site: Oracle, rows: int) -> Floats:
+    def of(self, site: Held, rows: int) -> Floats:
         """The sum over the rows held here, without noise: (numbers, runs), or (numbers, 1) if it is the same in all
         runs. It must not leave a site.
 
@@ -38,13 +40,13 @@ class Question(ABC):
         """
 
     @abstractmethod
-    def sensitivity(self, site: Oracle, rows: int) -> Floats:
+    def sensitivity(self, site: Held, rows: int) -> Floats:
         """L2 sensitivity of the whole sum to one unit replaced, a row or a person: (1, runs) or (1, 1). It rests on
         public numbers of `site` alone.
         """
 
     @abstractmethod
-    def largest(self, site: Oracle) -> float:
+    def largest(self, site: Held) -> float:
         """The most that one row adds to one number, in size."""
 
     def over(self, counts: Sequence[int]) -> int:
@@ -64,7 +66,7 @@ class Question(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class AtPoint(Question):
+class AtPoint(Question[Oracle]):
     """A question about a model.
 
     Args:
@@ -112,7 +114,7 @@ class Opened(NamedTuple):
 class Ask(NamedTuple):
     """What a program yields."""
 
-    question: Question
+    question: Question[Any]
     so_far: Any  # its answer if no further sum were opened
 
 
@@ -154,7 +156,7 @@ class Session(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Some(Question):
+class _Some(Question[Oracle]):
     """A question to some of the rows.
 
     Args:
@@ -162,7 +164,7 @@ class _Some(Question):
         every: one of so many rows of each site is held out, in an order that only the site knows.
     """
 
-    inner: Question
+    inner: Question[Oracle]
     every: int
 
     @abstractmethod
@@ -208,7 +210,7 @@ class LearntFrom(_Some):
         return sum(rows - rows // self.every for rows in counts)
 
 
-def asking(program: Program[T], some: Callable[[Question], _Some]) -> Program[T]:
+def asking(program: Program[T], some: Callable[[Question[Oracle]], _Some]) -> Program[T]:
     """The same program, with every question to some of the rows."""
     try:
         ask = next(program)

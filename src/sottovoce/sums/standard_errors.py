@@ -1,7 +1,9 @@
-"""Two more sums after a descent, from which coefficients get standard errors: a program.
+"""A few more sums after a descent, from which coefficients get standard errors: a program.
 
     T - 1      H(w) = sum of all records' Hessians at the model w that was found
     T          G(w'), at a better point w' that the Hessian and the gradients so far say
+
+If single coefficients are asked for, `sottovoce.sums.focus` takes the place of G(w').
 
 Both are in whitened coordinates, where noise is round and small beside H: `sottovoce.oracle.whitening`. What is told
 rests on all gradients. None of them has the regulariser in it: coefficients are those of the likelihood. lam enters the
@@ -13,22 +15,32 @@ import math
 
 import numpy as np
 
-from sottovoce.arrays import Floats
 from sottovoce.oracle.loss_sums import VARIATION
 from sottovoce.oracle.row_sums import whole
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.problem.losses import Loss, Poisson
-from sottovoce.sums.curvature import FLOOR
+from sottovoce.sums.curvature import newton_step
 from sottovoce.sums.descent import Descent, Fit, Heard
-from sottovoce.sums.inference import Evidence
+from sottovoce.sums.focus import focus
+from sottovoce.sums.inference import Evidence, Focused
 from sottovoce.sums.program import Ask, Known, Opened, Program
 from sottovoce.sums.questions import WhitenedCountHessian, WhitenedGradient, WhitenedHessian
 
 VARIED = 2  # numbers on the variation of counts, behind their Hessian
 
 
-def standard_errors(loss: Loss, known: Known, found: Descent, *, penalty: float) -> Program[Fit]:
-    """The Hessian, a better point, and the gradient there. `penalty`: lam l2, of the last step alone."""
+def standard_errors(
+    loss: Loss, known: Known, found: Descent, *, penalty: float, places: tuple[int, ...] = ()
+) -> Program[Fit]:
+    """The Hessian, a better point, and the gradient there.
+
+    Args:
+        loss: a likelihood.
+        known: public numbers.
+        found: the descent.
+        penalty: lam l2, of the last step alone.
+        places: numbers of the features whose coefficients are asked for; none: all alike.
+    """
     counts, p, A = isinstance(loss, Poisson), known.features, found.whitening
     assert A is not None  # inference has no clipped gradients, which alone are not whitened
     kind = WhitenedCountHessian if counts else WhitenedHessian
@@ -41,45 +53,41 @@ def standard_errors(loss: Loss, known: Known, found: Descent, *, penalty: float)
     late = found.heard[(len(found.heard) + 4) // 2 - 2 :]
     y, g = (sum(some, start=np.zeros_like(u)) / len(late)
             for some in ([A.divide(h.y) for h in late], [A.times(h.G) for h in late]))  # fmt: skip
-    better = u - _step(H, edge, g + np.einsum("rij,rj->ri", H, (u - y).T).T, np.zeros_like(H))
+    better = u - newton_step(H, edge, g + np.einsum("rij,rj->ri", H, (u - y).T).T, np.zeros_like(H))
     models = len(found.heard)
-    last = yield Ask(WhitenedGradient(better, A), Fit(found.total / models, A.times(better)))
-    # From here on with the bits of the point and the whitening that all sites took.
-    point, G, A = last.question.u, last.mean, last.question.whitening
-    noise = np.broadcast_to(last.mean_std, (1, known.runs))
+    so_far, rows = Fit(found.total / models, A.times(better)), hessian.rows
+    focused: tuple[tuple[Focused, ...], ...] = ((),) * known.runs
+    if places:
+        focused = yield from focus(loss, places, H, edge, found.M, known.data_norm, better, A, so_far)
+        found = found._replace(w=A.times(better))
+    else:
+        last = yield Ask(WhitenedGradient(better, A), so_far)
+        # From here on with the bits of the point and the whitening that all sites took.
+        better, A, rows = last.question.u, last.question.whitening, last.rows
+        heard = Heard(A.times(better), A.divide(last.mean), np.broadcast_to(last.mean_std, (1, known.runs)))
+        found = found._replace(w=heard.y, heard=(*found.heard, heard))
     # All gradients say where the optimum is, those near it most.
-    heard = (*found.heard, Heard(A.times(point), A.divide(G), noise))
-    y, g, noise = found._replace(w=A.times(point), heard=heard).gathered
+    y, g, noise = found.gathered
+    noise = np.broadcast_to(noise, (1, known.runs))
     point, G = A.divide(y), A.times(g)
     # lam |w|^2 / 2 is lam <u, A^2 u> / 2.
     ridge = penalty * np.einsum("ijr,jkr->rik", A.A, A.A)
-    model = A.times(point - _step(H, edge, G + np.einsum("rij,rj->ri", ridge, point.T).T, ridge))
+    model = A.times(point - newton_step(H, edge, G + np.einsum("rij,rj->ri", ridge, point.T).T, ridge))
 
     hessian_noise = np.broadcast_to(hessian.mean_std, (1, known.runs))[0].tolist()
     evidence = tuple(
         Evidence(
             point=point[:, run], gradient=G[:, run], hessian=H[run], hessian_point=u[:, run],
-            gradient_noise=float(noise[0, run]), hessian_noise=hessian_noise[run], rows=last.rows,
+            gradient_noise=float(noise[0, run]), hessian_noise=hessian_noise[run], rows=rows,
             moments=A.A[:, :, run] @ found.M.matrix(run) @ A.A[:, :, run], coordinates=A.A[:, :, run],
             least=min(1.0, float(A.length[0, run] / (known.data_norm * A.norm[0, run])) ** 2),
             largest=known.data_norm, together=known.changed,
             dispersion=_dispersion(loss, hessian, run, A) if counts else 1.0, exponential=counts,
+            focused=focused[run],
         )
         for run in range(known.runs)
     )  # fmt: skip
     return Fit((found.total + model) / (models + 1), model, evidence)
-
-
-def _step(H: Floats, edge: Floats, gradient: Floats, ridge: Floats) -> Floats:
-    """A Newton step with Hessians and ridges, (runs, p, p), filled up by the size of the noise where that hides them:
-    `edge`, (runs, 1).
-    """
-    values, vectors = np.linalg.eigh(H + ridge)
-    floor = np.maximum(edge, FLOOR * values.max(axis=1, keepdims=True))
-    scale = np.maximum(values, 0.0) + np.where(values < 2 * floor, floor, 0.0)
-    turned = np.einsum("rji,rj->ri", vectors, gradient.T) / scale
-    step: Floats = np.einsum("rij,rj->ri", vectors, turned).T
-    return step
 
 
 def _dispersion(loss: Loss, hessian: Opened, run: int, A: Whitening) -> float:

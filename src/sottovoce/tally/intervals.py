@@ -74,13 +74,8 @@ class ScoreCells:
 
     def share(self, part: Floats, whole: Floats) -> Interval:
         """Share of the rows of the cells `whole` that are in the cells `part`. Both are weights 0 and 1, (D,)."""
-        of = float(whole @ self.counts)
-        found = min(max(float(part @ self.counts), 0.0), max(of, 0.0))
-        many, z2 = max(of, 0.0), Z * Z
-        square = of * of + z2 * (many - self.noise(whole, whole))
-        middle = 2 * found * of + z2 * (many - 2 * self.noise(part, whole))
-        low, high = _between(square, middle, found * found - z2 * self.noise(part, part), of > 0)
-        return Interval(found / of if of > 0 and (low, high) != (0.0, 1.0) else None, low, high)
+        spread = self.noise(part, part), self.noise(part, whole), self.noise(whole, whole)
+        return share(float(part @ self.counts), float(whole @ self.counts), spread)
 
     def expected(self, part: Floats) -> Interval:
         """Number of the N rows that are in these cells."""
@@ -93,6 +88,23 @@ class ScoreCells:
         counts = random.multinomial(self.rows, self.likely / self.likely.sum(), size=_DRAWS)
         noisy = counts + self.std * random.standard_normal((_DRAWS, self.size))
         return nearest_counts(noisy - (noisy.sum(axis=1, keepdims=True) - self.rows) / self.size, self.rows)
+
+
+def share(part: float, whole: float, noise: tuple[float, float, float], together: int = 1) -> Interval:
+    """The share part / whole of a population, from noisy counts.
+
+    Args:
+        part: a count.
+        whole: the count that it is a part of.
+        noise: var(part), cov(part, whole) and var(whole) of the noise.
+        together: how many rows may be alike since they belong together: the sampling part is so many times as large.
+    """
+    pp, pw, ww = noise
+    found = min(max(part, 0.0), max(whole, 0.0))
+    many, z2 = together * max(whole, 0.0), Z * Z
+    square, middle = whole * whole + z2 * (many - ww), 2 * found * whole + z2 * (many - 2 * pw)
+    low, high = _between(square, middle, found * found - z2 * pp, whole > 0)
+    return Interval(found / whole if whole > 0 and (low, high) != (0.0, 1.0) else None, low, high)
 
 
 def _between(square: float, middle: float, rest: float, found: bool) -> tuple[float, float]:

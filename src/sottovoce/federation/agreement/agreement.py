@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from sottovoce import settings
-from sottovoce.algorithms import Analysis, PrivateMethod
+from sottovoce.algorithms import Learning, PrivateMethod
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement import checks, keyring, terms
 from sottovoce.federation.agreement.exchange import MaskKey
@@ -173,7 +173,7 @@ class Agreement:
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
         expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
         terms.check(self.algorithm)
-        if isinstance(self.algorithm, Analysis):
+        if isinstance(self.algorithm, Learning):
             checks.check_masked(self, self.algorithm)
         else:
             # Written down even if it was left out: a later version with another default must not change what was
@@ -186,7 +186,7 @@ class Agreement:
         checks.check_people(self)
         checks.check_algorithm(self)
         checks.check_schema(self)
-        if isinstance(self.algorithm, Analysis):
+        if isinstance(self.algorithm, Learning):
             self.algorithm.check(self.public_oracle(max(self.sites, key=lambda site: site.rows).name))
 
     # -- members and graph --------------------------------------------------------------------------------------------
@@ -229,9 +229,9 @@ class Agreement:
         return tuple(other for other in self.names if other in near)
 
     @property
-    def analysis(self) -> Analysis:
+    def analysis(self) -> Learning:
         """The algorithm of an agreement on masked sums; refused for others."""
-        if not isinstance(self.algorithm, Analysis):
+        if not isinstance(self.algorithm, Learning):
             raise InputError(f"Expected an agreement on masked sums, got {type(self.algorithm).__name__}.")
         return self.algorithm
 

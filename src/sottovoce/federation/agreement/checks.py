@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sottovoce.algorithms import DPDSGD, Analysis
+from sottovoce.algorithms import DPDSGD, Learning
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema import ClassLabel, NumberLabel, require_reviewed
 from sottovoce.files.schema.inference import require_inferable
@@ -131,7 +131,7 @@ def check_algorithm(a: "Agreement") -> None:
     expect(first is None or first < rounds, f"go_on_after_round < rounds={rounds}", go_on_after_round=first)
 
 
-def check_masked(a: "Agreement", algorithm: Analysis) -> None:
+def check_masked(a: "Agreement", algorithm: Learning) -> None:
     """Refuse masked sums that would hide less than they promise, or that these sites could never make; and standard
     errors of coefficients that the schema leaves without a value of their own.
     """
@@ -197,7 +197,7 @@ def check_schema(a: "Agreement") -> None:
     require_reviewed(schema)
     expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
     expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)
-    label = schema.label
+    label = schema.learnt
     expect(
         isinstance(label, NumberLabel) == isinstance(loss.labels, Reals),
         "a loss for classes where the schema's label is a class, and one for numbers where it is a number",

@@ -5,8 +5,8 @@ algorithms are allowed: those whose only private step is `Oracle.noisy_steps`, c
 site can compute alone from the agreement; and masked sums, whose shares of noise are exact as well
 (`sottovoce.federation.site.masks`). All others are refused, with the reason.
 
-A setting that is None has no entry in the table. `sampling` has one only if there is a batch, `inference` only if it is
-asked for. `sensitivity` has none: at real sites it is always "plain".
+A setting that is None has no entry in the table. `sampling` has one only if there is a batch, `inference` and `focus`
+only if they are asked for. `sensitivity` and `moments` have none: at real sites they are always "plain" and 0.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from sottovoce import settings
-from sottovoce.algorithms import IPADMM, PrivateMethod, registry
+from sottovoce.algorithms import IPADMM, MaskedNewton, PrivateMethod, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
@@ -78,6 +78,11 @@ def check(algorithm: PrivateMethod) -> None:
             f"Expected sensitivity='plain' at real sites, got {algorithm.sensitivity!r}: the grid of their noise is "
             "agreed beforehand, and would follow models that are never sent. Leave it out."
         )
+    if isinstance(algorithm, IPADMM) and algorithm.moments:
+        raise InputError(
+            f"Expected moments=0 at real sites, got {algorithm.moments}: sites would have to hand on what others say. "
+            "Leave it out."
+        )
     if isinstance(algorithm, Rival):
         expect(algorithm.form == "fair", "form='fair' at real sites", form=algorithm.form)
     for field in fields(algorithm):
@@ -99,8 +104,12 @@ def _table(algorithm: PrivateMethod) -> dict[str, object]:
         what = "loss" if piece is algorithm.loss else "regulariser"
         table[what] = {"name": piece.name} | _numbers(piece)
     table.pop("sensitivity", None)
+    table.pop("moments", None)
     if table.get("inference") is False:
         del table["inference"]
+    if isinstance(algorithm, MaskedNewton):
+        lists = {"focus": algorithm.focus, "division": algorithm.division}
+        table |= {name: value for name, value in lists.items() if value}
     if "batch_size" not in table:
         table.pop("sampling", None)
     return table
@@ -124,7 +133,8 @@ def _choose(table: dict[str, Any]) -> tuple[type[PrivateMethod], dict[str, Any]]
     if "batch_size" not in given:
         registry.expect_own(name, {key: given[key] for key in ("sampling",) if key in given})
         given |= {f.name: f.default for f in fields(kind) if f.name == "sampling"}
-    given = {f.name: f.default for f in fields(kind) if f.name in ("sensitivity", "inference")} | given
+    unsaid = ("sensitivity", "moments", "inference", "focus")
+    given = {f.name: f.default for f in fields(kind) if f.name in unsaid} | given
     return kind, given
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
-from typing import cast, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class AfterSum(Standing):
     witness: Witness
     session: Session[Fit]
     context: Context | None = None
-    question: Question | None = None
+    question: Question[Any] | None = None
     opened: bytes | None = None
     gradient: float | None = None
 
@@ -198,7 +198,7 @@ class MaskedSums(SitePart):
             )
         return AfterSum(before.witness, before.session, context, question)
 
-    def _question(self, standing: AfterSum) -> Question:
+    def _question(self, standing: AfterSum) -> Question[Any]:
         """The next question of the program in this state."""
         ask = standing.session.ask
         assert ask is not None  # the program has as many questions as the run has rounds
@@ -369,7 +369,7 @@ def pack(opened: Opened) -> bytes:
     return pack_arrays({"point": point, "value": value, "about": about})
 
 
-def unpack(data: bytes, question: Question, numbers: int, summing: Summing) -> Opened:
+def unpack(data: bytes, question: Question[Any], numbers: int, summing: Summing) -> Opened:
     """The opened sum of this question; `DamagedError` if the bytes are not of one, up to rounding of its point."""
     shapes = {"point": question.point[:, 0].shape, "value": (numbers,), "about": (2,)}
     arrays = {name: array.astype(np.float64, copy=False) for name, array in unpack_arrays(data, shapes).items()}

@@ -126,7 +126,8 @@ class _Run:
     def __init__(self, seat: Seat, transport: Transport, watcher: Watcher, probe: Probe, pace: Pace) -> None:
         self.seat, self.watcher, self.pace, self.probe = seat, watcher, pace, probe
         self.agreement, self.journal, self.part = seat.agreement, seat.journal, seat.part
-        self.seconds = min(pace.slice, seat.agreement.lost_neighbour.wait_seconds / _SLICES)  # between two judgements
+        # Between two judgements of a neighbour. Nobody waits longer for one than for the server.
+        self.seconds = min(pace.slice, pace.server, seat.agreement.lost_neighbour.wait_seconds / _SLICES)
         self.mail = Mail(
             seat.agreement, seat.site, seat.key, transport, watcher, pace, seat.books.statement,
             release=lambda t: seat.turn(t).release,

@@ -18,14 +18,12 @@ def software() -> str:
 
     The number of threads is not part of it: a site sums with one (`one_thread`).
     """
-    from threadpoolctl import threadpool_info
-
     names = " ".join(f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy", "numba", "llvmlite"))
     # The BLAS library that sums, its version, and the processor that it was chosen for.
     blas = sorted(
         {
             f"{library['internal_api']} {library.get('version')} {library.get('architecture', '')}".strip()
-            for library in threadpool_info()
+            for library in _libraries().info()
             if library["user_api"] == "blas"
         }
     )
@@ -44,6 +42,15 @@ def protocol() -> str:
 
 def one_thread() -> AbstractContextManager[Any]:
     """A context in which one thread sums matrix products, in an order that does not depend on the number of cores."""
-    from threadpoolctl import threadpool_limits
+    return cast(AbstractContextManager[Any], _libraries().limit(limits=1, user_api="blas"))
 
-    return cast(AbstractContextManager[Any], threadpool_limits(limits=1, user_api="blas"))
+
+@cache
+def _libraries() -> Any:
+    """The libraries of this process that compute with threads. They are looked for once: it takes milliseconds, and a
+    site computes in this context several times a round.
+    """
+    import scipy.linalg  # noqa: F401, it brings a BLAS library of its own, which must be among them
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -9,7 +9,7 @@ sites (`proposer`). The others check that it equals what they computed, up to ro
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn, final
+from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
@@ -62,12 +62,12 @@ class Summing:
         a = self.agreement
         return self.analysis.begin(len(a.sites), a.features, a.data_norm, a.unit)
 
-    def propose(self, q: int, question: Question, members: tuple[str, ...]) -> Proposal:
+    def propose(self, q: int, question: Question[Any], members: tuple[str, ...]) -> Proposal:
         """This site's proposal for sum q. It follows from earlier sums, and from no row."""
         grid = self._grid(q, question, members)
         return Proposal(question.point[:, 0].astype(np.float64), grid._replace(scale=grid.scale + SLACK))
 
-    def adopt(self, q: int, question: Question, members: tuple[str, ...], proposal: Proposal) -> Question:
+    def adopt(self, q: int, question: Question[Any], members: tuple[str, ...], proposal: Proposal) -> Question[Any]:
         """The question with the proposal's bits; `BadMessageError` unless they equal what was computed here, up to
         rounding. Only public numbers decide.
 
@@ -84,7 +84,7 @@ class Summing:
             _refuse(f"noise of {least + SLACK} grid steps, up to {SLACK}, got scale={proposal.grid.scale}")
         return taken
 
-    def with_point(self, question: Question, point: Floats) -> Question:
+    def with_point(self, question: Question[Any], point: Floats) -> Question[Any]:
         """The question with these bits as its point; `BadMessageError` if they differ by more than rounding."""
         own = question.point[:, 0]
         most = ROUNDING * (float(np.linalg.norm(own)) + 1 / self.oracle.sites.data_norm)
@@ -114,12 +114,12 @@ class Summing:
             numbers=self.schedule[turn.release - 1].numbers,
         )  # fmt: skip
 
-    def words(self, context: Context, question: Question, masks: Masks, past: Past) -> Words:
+    def words(self, context: Context, question: Question[Any], masks: Masks, past: Past) -> Words:
         """This site's masked words in that context, see `Masks.words`. The question must have the proposal's bits."""
         exact = question.of(self.oracle, question.over(self._counts(context.members)))[:, 0]
         return masks.words(context, exact, past)
 
-    def open(self, context: Context, question: Question, said: Mapping[str, Words]) -> Opened:
+    def open(self, context: Context, question: Question[Any], said: Mapping[str, Words]) -> Opened:
         """The sum of all sites' words, bit by bit the same at all sites; `SpoiledError` for a sum that honest sites
         cannot have made. The question must have the proposal's bits.
         """
@@ -134,7 +134,13 @@ class Summing:
         return [self.agreement.member(name).rows for name in members]
 
     def _grid(
-        self, q: int, question: Question, members: tuple[str, ...], *, nearly: float = 1.0, step: float | None = None
+        self,
+        q: int,
+        question: Question[Any],
+        members: tuple[str, ...],
+        *,
+        nearly: float = 1.0,
+        step: float | None = None,
     ) -> Grid:
         """The grid of release q, from public numbers: for `nearly` times the sensitivity, with this step if given."""
         a, n = self.analysis, len(self.agreement.sites)

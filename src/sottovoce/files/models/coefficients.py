@@ -110,13 +110,15 @@ def table_of(
     """
     if schema is None:
         return inferred(algorithm, evidence, features, np.eye(len(features)), of_people(evidence))
-    offset = answers.model(np.zeros(1))[1] if answers.counts else 0.0
-    matrix = by_unit(partial(per_unit, schema), schema.d)
+    # Of classes, the weights are of log-odds; of numbers, they are in the unit that labels were learnt in.
+    one, offset = answers.model(np.ones(1)) if answers.classes is None else (np.ones(1), 0.0)
+    matrix = float(one[0]) * by_unit(partial(per_unit, schema), schema.d)
     names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
     if not matrix[-1].any():
         matrix, names = matrix[:-1], names[:-1]
     known = replace(evidence, largest=schema.largest)
-    return inferred(algorithm, known, names, matrix, of_people(known), offset)
+    constant = schema.intercept * schema.data_norm / schema.encoded_norm  # require_inferable has refused cut rows
+    return inferred(algorithm, known, names, matrix, of_people(known), offset, constant)
 
 
 def per_unit(schema: Schema, weights: Floats) -> tuple[Floats, Floats]:

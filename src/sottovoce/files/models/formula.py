@@ -57,7 +57,7 @@ def _not_simple(model: Model, schema: Schema) -> str | None:
         return f"exposures in column {schema.exposure.column!r}"
     if schema.row_norm != "bound" and schema.data_norm < schema.encoded_norm:
         return f"rows that are shortened to row_norm = {schema.row_norm:g}"
-    texts = [schema.label.column, *(model.classes or ()), *schema.missing_values]
+    texts = [schema.label.name, *(model.classes or ()), *schema.missing_values]
     texts += [text for column in schema.columns for text in (column.name, *column.words())]
     odd = next((text for text in texts if "\\" in text or not text.isprintable()), None)
     # Some databases read a backslash in a text as the beginning of something else.

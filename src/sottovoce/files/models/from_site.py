@@ -104,6 +104,12 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], s
     return "\n".join([*lines, "", fill(statement_of(agreement, site).prose(), 100), ""])
 
 
+def names_of(agreement: Agreement) -> tuple[str, ...]:
+    """The names of the features that sites agreed on."""
+    schema = agreement.encoding
+    return tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
+
+
 def model_of(
     agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], stop: Stop | None = None,
     evidence: Evidence | None = None,
@@ -120,7 +126,7 @@ def model_of(
     """
     schema, loss = agreement.encoding, agreement.algorithm.loss
     answers = Answers.of(schema, loss.outputs)
-    names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
+    names = names_of(agreement)
     own, offset = answers.model(np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs))
     return Model(
         weights=own,

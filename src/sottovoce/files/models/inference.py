@@ -17,6 +17,7 @@ from scipy import special
 
 from sottovoce.algorithms import PrivateMethod
 from sottovoce.algorithms.masked import KINDS
+from sottovoce.algorithms.squares import explained
 from sottovoce.arrays import Floats
 from sottovoce.document import Facts, Part, Table, Words
 from sottovoce.document.shown import Shown
@@ -45,10 +46,29 @@ TAKEN_AT_ITS_WORD = {
     "poisson": "The variance of counts is assumed to be proportional to their mean; the factor, the dispersion, was "
     "estimated. Counts above the declared largest one were clipped to it, and coefficients describe clipped counts.",
 }
+CENTRED_SHARE, UNCENTRED_SHARE = "R^2", "uncentred R^2"
+CENTRED = (
+    "R^2 is centred: it compares with a prediction of the mean of the labels for every row, of the rows that "
+    "were learnt from."
+)
+UNCENTRED = (
+    "R^2 is uncentred: it compares with a prediction of {:g} for every row, since the mean of the labels was not "
+    "released without an intercept. The usual R^2, which compares with that mean, is smaller, often by far."
+)
+_STARTS_AT = "There is no intercept: predictions start from {:g}, the middle of the label's bounds."
+_ALIKE = "Residuals are assumed to be independent and {}."
+_CUT_OFF = (
+    "Labels count within their bounds, and residuals up to several of their standard deviations: beyond, they count as "
+    "that."
+)
 CUT = "Rows longer than data_norm were scaled down to it; the coefficients describe the scaled rows."
 LESS = (
     "Rows that differ most from the others count less, {:.2f} times at least, and coefficients are those of the fit "
     "with these weights: the same as without, if the model is right."
+)
+ASKED_FOR = (
+    "The budget went to {}: others have wider intervals than they could have. For what is said of these, rows that "
+    "differ most in them count less still, {:.2f} times at least."
 )
 SEVERAL = (
     "A person may have up to {} rows here, and they may be alike. The sampling part of the standard errors is "
@@ -225,15 +245,47 @@ def tabulate(
 
 def inferred(
     algorithm: PrivateMethod, evidence: Evidence, names: tuple[str, ...], contrasts: Floats,
-    notes: tuple[str, ...] = (), offset: float = 0.0,
+    notes: tuple[str, ...] = (), offset: float = 0.0, constant: float = 0.0, weighed: bool = False,
 ) -> Inference:  # fmt: skip
-    """The table of one run. `contrasts` turns what was learnt into what is named; `offset` is public,
-    and added to the intercept.
+    """The table of one run.
+
+    Args:
+        algorithm: of the run.
+        evidence: of the run.
+        names: of the rows of `contrasts`.
+        contrasts: turns what was learnt into what is named.
+        notes: that end the table.
+        offset: a public number, added to the intercept.
+        constant: the last feature of every row, of squares; 0 where there is none.
+        weighed: True if rows have weights.
     """
-    less = () if evidence.least > ALIKE else (LESS.format(evidence.least),)
-    found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD[algorithm.loss.name], *less, *notes)
-    found = moved(found, names, offset)
-    return tabulate(found, names, algorithm.loss.name, evidence.rows, algorithm.split, notes=notes)
+    less: tuple[str, ...] = () if evidence.least > ALIKE else (LESS.format(evidence.least),)
+    if evidence.focused:
+        asked = ", ".join(names[place] for place in getattr(algorithm, "focus", ()))
+        less += (ASKED_FOR.format(asked, evidence.least * min(one.least for one in evidence.focused)),)
+    found = moved(infer(evidence, contrasts), names, offset)
+    if evidence.squares is None:
+        family = algorithm.loss.name
+        notes = (ERRORS, TAKEN_AT_ITS_WORD[family], *less, *notes)
+        return tabulate(found, names, family, evidence.rows, algorithm.split, notes=notes)
+    figures, assumed = _explained(evidence, constant, weighed, offset)
+    start = (_STARTS_AT.format(offset),) if INTERCEPT not in names and offset else ()
+    notes = (ERRORS, *assumed, *start, *less, *notes)
+    return tabulate(found, names, "linear", evidence.rows, algorithm.split, figures, notes)
+
+
+def _explained(
+    evidence: Evidence, constant: float, weighed: bool, offset: float
+) -> tuple[tuple[CoefficientLine, ...], tuple[str, ...]]:
+    """R^2 of least squares, and what it and the errors rest on."""
+    if weighed:
+        # The error of R^2 depends on how unequal weights are, which was not released.
+        return (), (
+            _ALIKE.format("of a variance that is one number over the weight of the row; R^2 is not given"),
+            _CUT_OFF,
+        )
+    share = line_of(CENTRED_SHARE if constant else UNCENTRED_SHARE, *explained(evidence, constant))
+    return (share,), (_ALIKE.format("of one variance"), _CUT_OFF, CENTRED if constant else UNCENTRED.format(offset))
 
 
 def moved(found: Estimates, names: tuple[str, ...], offset: float) -> Estimates:

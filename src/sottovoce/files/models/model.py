@@ -80,7 +80,7 @@ class Model(Shown):
 
     def predicts(self) -> str:
         """A sentence on what the model predicts, and from what."""
-        what = "the label" if self.schema is None else repr(self.schema.label.column)
+        what = "the label" if self.schema is None else repr(self.schema.label.name)
         of = f"{self.d} features" if self.schema is None else f"{len(self.schema.columns)} columns ({self.d} features)"
         if self.classes is None:
             number = "mean of the count" if isinstance(self.loss.labels, Counts) else "number"

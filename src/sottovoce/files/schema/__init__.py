@@ -2,7 +2,8 @@
 
     schema, parse, values        the schema and its file
     column, columns, dates       columns of features, and how their cells become numbers
-    labels, person, factor       the label, the person of a row, weights and exposures
+    labels, survival             the label: a class, a number, or times to an event
+    person, factor               the person of a row, weights and exposures
     form, sniffing, unpacking    how a file is written: delimiter, decimal sign, packing
     reading, cells, arrow        a file as chunks of cells
     files, encoding              a file as encoded rows
@@ -22,6 +23,7 @@ from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.review import accept_unreviewed, require_reviewed
 from sottovoce.files.schema.schema import Schema
+from sottovoce.files.schema.survival import SurvivalLabel
 
 __all__ = [
     "Age",
@@ -37,6 +39,7 @@ __all__ = [
     "Person",
     "Schema",
     "Seasonal",
+    "SurvivalLabel",
     "accept_unreviewed",
     "require_reviewed",
 ]

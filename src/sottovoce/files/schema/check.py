@@ -17,7 +17,7 @@ KEPT = 20  # problems that a report shows
 def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
     """What of a file does not fit, by row and column; the first `keep` problems and notes are listed one by one."""
     table, tally, skipped = open_table(path, schema.file), Tally(keep), list[Ragged]()
-    wanted: list[Described] = [*schema.columns, schema.label, *schema.factors]
+    wanted: list[Described] = [*schema.columns, *schema.label.parts, *schema.factors]
     counted = None if schema.person is None else _People(schema.person)
     places = table.places([*map(column_of, wanted), *([] if counted is None else [counted.person.column])])
     there = [part for part in wanted if column_of(part) in places]

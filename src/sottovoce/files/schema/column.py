@@ -1,26 +1,36 @@
 """Base class of the columns of a schema: a name, features, and a policy for missing values."""
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, TypeAlias, get_args
 
+import numpy as np
+
+from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema.cells import Cells, Encoded
-from sottovoce.files.schema.findings import Finding
+from sottovoce.files.schema.cells import Cells, Encoded, Places
+from sottovoce.files.schema.findings import Finding, Findings
 from sottovoce.files.schema.values import check_word
-from sottovoce.settings import written
+from sottovoce.settings import brief, written
 
+ROUNDED = 0.005  # by how much a share may be off that is written in whole per cents
 MissingPolicy: TypeAlias = Literal["refuse", "row", "indicator", "fill"]
 Fill: TypeAlias = float | str | bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column(ABC):
-    """One column of the file and what becomes of its cells."""
+    """One column of the file and what becomes of its cells.
+
+    `shares` says how many of the rows are at each of its `levels`, from published figures. Predictions of intervals
+    use it, and nothing else: it changes no feature.
+    """
 
     name: str
     missing: MissingPolicy = "refuse"
     fill: Fill | None = None
+    shares: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_word("columns.name", self.name)
@@ -32,6 +42,24 @@ class Column(ABC):
                 f"got missing={self.missing!r}, fill={self.fill!r}."
             )
         self._check()
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        """Refuse shares that are not one for each level, or are no shares."""
+        shares, levels = self.shares, self.levels
+        if shares is None:
+            return
+        path = self.path("shares")
+        if not levels:
+            raise InputError(f"Expected {path} only where a column has levels, got shares={brief(list(shares))}.")
+        if len(shares) != len(levels):
+            raise InputError(
+                f"Expected {path} to hold {len(levels)} numbers, one for each of {listed(levels)}, "
+                f"got {len(shares)}: {brief(list(shares))}."
+            )
+        expect(all(share >= 0 for share in shares), f"{path} of 0 or more", shares=list(shares))
+        total, off = math.fsum(shares), ROUNDED * len(levels)
+        expect(abs(total - 1) <= off, f"{path} to add up to 1, up to rounding", shares=list(shares), total=total)
 
     def path(self, key: str) -> str:
         """The name of one of this column's keys in messages and in `unreviewed`."""
@@ -52,10 +80,55 @@ class Column(ABC):
         """The place of the reference level, which has no feature: what others are compared with. None if all have."""
         return None
 
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Names of the levels that a row can be at, the reference and that for missing values among them; empty for a
+        number.
+        """
+        return tuple(self._all_names()) if self.one_hot else ()
+
+    def _all_names(self) -> list[str]:
+        """Names of all features, that of the reference among them."""
+        return self._own_names() + ([f"{self.name}=<missing>"] if self.missing == "indicator" else [])
+
+    @property
+    def level_words(self) -> tuple[str, ...]:
+        """The few things that a cell may be, in words, without the column's name and without missing; empty for
+        numbers.
+        """
+        return ()
+
+    def bare(self) -> Self:
+        """The same without what is for learning alone: a filling, a reference. What is missing stays missing."""
+        changed: dict[str, Any] = {} if self.left_out is None else {"reference": None}
+        kept: MissingPolicy = "refuse" if self.missing == "refuse" else "indicator"
+        return replace(self, missing=kept, fill=None, shares=None, **changed)
+
+    def codes(self, cells: Cells) -> tuple[Floats, Findings]:
+        """Of every cell of a `bare` column: the number of its level or, for a number, its place between the bounds as a
+        share; NaN where it is missing. And what was found there.
+        """
+        encoded = self.encode(cells)
+        return np.where(encoded.finding == Finding.INDICATED, np.nan, self._code(encoded)), encoded.finding
+
+    def _code(self, encoded: Encoded) -> Floats:
+        return encoded.place.astype(np.float64)
+
     def feature_names(self) -> list[str]:
         """Names of the features, in order. The features of a one-hot column are named "column=category"."""
-        names = self._own_names() + ([f"{self.name}=<missing>"] if self.missing == "indicator" else [])
-        return [name for place, name in enumerate(names) if place != self.left_out]
+        return [name for place, name in enumerate(self._all_names()) if place != self.left_out]
+
+    def at_levels(self, levels: Ints) -> tuple[Places, Floats]:
+        """Place and value of the non-zero feature of rows at these levels, by their numbers in `levels`."""
+        return self._without_reference(levels.astype(np.int32), np.ones(len(levels)))
+
+    def _without_reference(self, place: Places, value: Floats) -> tuple[Places, Floats]:
+        """The same where the reference level has no feature. The arguments are changed."""
+        if (out := self.left_out) is not None:
+            value[place == out] = 0.0
+            place[place == out] = 0
+            place[place > out] -= 1
+        return place, value
 
     def encode(self, cells: Cells) -> Encoded:
         """Place and value of the non-zero feature of every cell of a chunk, and what was found there."""
@@ -71,10 +144,7 @@ class Column(ABC):
                 absent = *self._filling(), Finding.FILLED
             place[missing], value[missing], finding[missing] = absent
         finding[cells.unreadable()] = Finding.NOT_TEXT
-        if (out := self.left_out) is not None:
-            value[place == out] = 0.0
-            place[place == out] = 0
-            place[place > out] -= 1
+        place, value = self._without_reference(place, value)
         return Encoded(place, value, finding)
 
     @classmethod
@@ -110,4 +180,9 @@ class Column(ABC):
         """Place and value of the declared filling."""
 
 
-written(Column, "name", "kind", ..., "missing", "fill", absent=(None,))
+def listed(levels: tuple[str, ...]) -> str:
+    """The first ten names."""
+    return ", ".join(levels[:10]) + (", ..." if len(levels) > 10 else "")
+
+
+written(Column, "name", "kind", ..., "shares", "missing", "fill", absent=(None,))

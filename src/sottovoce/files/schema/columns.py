@@ -18,16 +18,16 @@ most the number of columns, whatever the data.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal, TypeAlias, final, get_args
+from typing import Literal, Self, TypeAlias, final, get_args
 
 import numpy as np
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import Cells, Encoded, Places
-from sottovoce.files.schema.column import Column
+from sottovoce.files.schema.column import Column, listed
 from sottovoce.files.schema.findings import Finding
 from sottovoce.files.schema.values import check_bounds, check_words, number
 from sottovoce.settings import brief, written
@@ -39,6 +39,7 @@ Season: TypeAlias = Literal["quarter", "month", "weekday"]
 YEAR = 365.2425  # days, on average
 _EPOCH = date(1970, 1, 1)
 
+OTHER = "<other>"
 LONGEST_GROUP = 100  # characters of a code that may name its group
 TRUE = ("true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1")
 FALSE = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0")
@@ -97,10 +98,30 @@ class Ranged(Column):
     def _own_names(self) -> list[str]:
         if self.edges is None:
             return [self.name]
-        ends = [f"{end!r}".removesuffix(".0") for end in (self.bounds[0], *self.edges, self.bounds[1])]
-        closing = [")"] * len(self.edges) + ["]"]
-        pairs = zip(ends[:-1], ends[1:], closing, strict=True)
-        return [f"{self.name}=[{low},{high}{close}" for low, high, close in pairs]
+        return [f"{self.name}=[{level}" for level in self._between(",")]
+
+    def _between(self, comma: str) -> list[str]:
+        """The bins between the edges in words, without their opening bracket."""
+        edges = self.edges or ()
+        ends = [f"{end!r}".removesuffix(".0") for end in (self.bounds[0], *edges, self.bounds[1])]
+        closing = [")"] * len(edges) + ["]"]
+        return [f"{low}{comma}{high}{close}" for low, high, close in zip(ends[:-1], ends[1:], closing, strict=True)]
+
+    @property
+    def level_words(self) -> tuple[str, ...]:
+        return () if self.edges is None else tuple(f"[{level}" for level in self._between(", "))
+
+    def bare(self) -> Self:
+        """The same as for every column; codes of a number are shares of its bounds, whatever its scale."""
+        column = super().bare()
+        return column if self.edges is not None else replace(column, scale="unit")
+
+    def measured(self) -> Self:
+        """The same as a number between its bounds, whether it has bins or not."""
+        return replace(self, scale="unit", edges=None, reference=None, shares=None)
+
+    def _code(self, encoded: Encoded) -> Floats:
+        return encoded.place.astype(np.float64) if self.edges is not None else encoded.value
 
     def _present(self, cells: Cells) -> Encoded:
         x, unread = self._numbers(cells)
@@ -177,7 +198,7 @@ class Age(Ranged):
         return (ended - cells.days(self.order)) / YEAR, Finding.NOT_A_DATE
 
 
-written(Age, "name", "kind", "on", "order", ..., "missing", "fill", absent=(None,))
+written(Age, "name", "kind", "on", "order", ..., "shares", "missing", "fill", absent=(None,))
 
 
 @final
@@ -220,6 +241,10 @@ class Seasonal(Column):
     def _names(self) -> tuple[str, ...]:
         return _SEASONS[self.by]
 
+    @property
+    def level_words(self) -> tuple[str, ...]:
+        return self._names()
+
     def _own_names(self) -> list[str]:
         return [f"{self.name}={name}" for name in self._names()]
 
@@ -248,9 +273,10 @@ _SEASONS: dict[str, tuple[str, ...]] = {
 def _check_level(path: str, reference: str | None, levels: tuple[str, ...], other: bool = False) -> None:
     """Refuse a reference that is no level, or the only one. `other`: there is one more, for all that is not listed."""
     known = reference is None or reference in levels
-    shown = ", ".join(levels[:10]) + (", ..." if len(levels) > 10 else "")
     if not known:
-        raise InputError(f"Expected {path} among the levels {shown}, got reference={brief(reference)}. Name one.")
+        raise InputError(
+            f"Expected {path} among the levels {listed(levels)}, got reference={brief(reference)}. Name one."
+        )
     expect(reference is None or len(levels) + other > 1, f"{path} beside other levels", levels=len(levels))
 
 
@@ -313,6 +339,10 @@ class Categorical(Column):
     def mean_square(self) -> float:
         return 1.0
 
+    @property
+    def level_words(self) -> tuple[str, ...]:
+        return (*self.categories, OTHER) if self.other else self.categories
+
     def _own_names(self) -> list[str]:
         named = [f"{self.name}={category}" for category in self.categories]
         return named if self.other_name is None else [*named, self.other_name]
@@ -320,7 +350,7 @@ class Categorical(Column):
     @property
     def other_name(self) -> str | None:
         """Name of the feature for categories that are not listed; None if those are refused."""
-        return f"{self.name}=<other>" if self.other else None
+        return f"{self.name}={OTHER}" if self.other else None
 
     def _present(self, cells: Cells) -> Encoded:
         place = cells.places(self.categories, self.first)
@@ -338,7 +368,7 @@ class Categorical(Column):
         return self.categories.index(str(self.fill)), 1.0
 
 
-written(Categorical, "name", "kind", "first", ..., "missing", "fill", absent=(None,))
+written(Categorical, "name", "kind", "first", ..., "shares", "missing", "fill", absent=(None,))
 
 
 @final
@@ -366,8 +396,24 @@ class Boolean(Column):
         expect(not both, f"{self.path('true_values')} and false_values to share no spelling", both=both)
         expect(self.fill is None or isinstance(self.fill, bool), f"{self.path('fill')} true or false", fill=self.fill)
 
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """True, false and, if it has a feature, missing."""
+        return (f"{self.name}=true", f"{self.name}=false", *self._all_names()[1:])
+
+    def at_levels(self, levels: Ints) -> tuple[Places, Floats]:
+        """Place and value of the non-zero feature: true is the first, a missing value the second."""
+        return (levels == 2).astype(np.int32), (levels != 1).astype(np.float64)
+
     def mean_square(self) -> float:
         return 0.5
+
+    @property
+    def level_words(self) -> tuple[str, ...]:
+        return self.false_values[0], self.true_values[0]
+
+    def _code(self, encoded: Encoded) -> Floats:
+        return encoded.value
 
     def _own_names(self) -> list[str]:
         return [self.name]

@@ -1,6 +1,6 @@
 """A first version of a schema, drafted from a file. Each value that was taken from it is marked as unreviewed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import inf
@@ -19,6 +19,7 @@ from sottovoce.files.schema.round_numbers import bounds_around, edges_between
 from sottovoce.files.schema.schema import Schema
 from sottovoce.files.schema.sniffing import sniff
 from sottovoce.files.schema.survey import MISSING_VALUES, MOST_CATEGORIES, Seen, survey
+from sottovoce.files.schema.survival import SurvivalLabel
 from sottovoce.settings import brief, plain
 
 FEW_NUMBERS = 10  # up to so many different whole numbers are taken for categories
@@ -47,8 +48,8 @@ class SchemaDraft:
 
 
 def draft(
-    path: str | Path, label: str, bins: int | None = None, form: FileForm | None = None, positive: str | None = None,
-    keep: Collection[str] = (),
+    path: str | Path, label: str | SurvivalLabel, bins: int | None = None, form: FileForm | None = None,
+    positive: str | None = None, keep: Collection[str] = (),
 ) -> SchemaDraft:  # fmt: skip
     """Read a file and propose a schema for it.
 
@@ -57,7 +58,7 @@ def draft(
 
     Args:
         path: a CSV or Parquet file.
-        label: the column to learn.
+        label: the column to learn, or times to an event, none of which is read from the file.
         bins: cut each numeric column into about so many bins at round numbers; None scales it.
         form: how a CSV file is written; None guesses it from the first lines.
         positive: of two classes the one that is looked for; None takes the second, in order, and leaves it to the
@@ -66,12 +67,17 @@ def draft(
     """
     expect(bins is None or 2 <= bins <= MOST_BINS, f"2 <= bins <= {MOST_BINS}", bins=bins)
     form = sniff(Path(path)) if form is None else form
-    columns, left_out, found = list[Column](), dict[str, str](), None
+    columns, left_out = list[Column](), dict[str, str]()
+    found: Label | None = None if isinstance(label, str) else label
+    of_label = () if isinstance(label, str) else (label.time, label.event)
     read, all_seen = list[str](), survey(path, form)
     for name in keep:
         if name not in (seen.name for seen in all_seen):
             raise InputError(f"Expected a column of file={str(path)!r} to keep, got {brief(name)}.")
-    for seen in all_seen:
+    for name in of_label:
+        if name not in (seen.name for seen in all_seen):
+            raise _no_label(path, name, all_seen)
+    for seen in (seen for seen in all_seen if seen.name not in of_label):
         if seen.name == label:
             found = _label(seen, positive)
             open_keys = _READ_OFF | ({"positive"} if positive is None else set())
@@ -83,11 +89,7 @@ def draft(
         else:
             left_out[seen.name] = column
     if found is None:
-        shown = ", ".join(brief(seen.name) for seen in all_seen[:10]) + (", ..." if len(all_seen) > 10 else "")
-        raise InputError(
-            f"Expected a column {brief(label)} for the label in file={str(path)!r}, got none of that name but {shown}. "
-            "If that is no header but a row, say --no-header."
-        )
+        raise _no_label(path, label, all_seen)
     if not columns:
         raise InputError(f"Expected a column to learn from beside the label in file={str(path)!r}, got {left_out}.")
     # Of several columns that say whose a row is, the first.
@@ -97,6 +99,15 @@ def draft(
     schema = Schema(tuple(columns), found, missing_values=MISSING_VALUES, file=form, person=person)
     read.sort(key=lambda entry: not entry.startswith("label."))
     return SchemaDraft(replace(schema, unreviewed=tuple(read)), left_out)
+
+
+def _no_label(path: str | Path, name: object, all_seen: Sequence[Seen]) -> InputError:
+    """What is said of a file that has no column of this name for the label."""
+    shown = ", ".join(brief(seen.name) for seen in all_seen[:10]) + (", ..." if len(all_seen) > 10 else "")
+    return InputError(
+        f"Expected a column {brief(name)} for the label in file={str(path)!r}, got none of that name but {shown}. "
+        "If that is no header but a row, say --no-header."
+    )
 
 
 def _column(seen: Seen, bins: int | None, keep: bool) -> Column | str:

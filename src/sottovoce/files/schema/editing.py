@@ -57,7 +57,7 @@ def with_bounds(text: str, schema: Schema, name: str, low: float, high: float) -
     """
     check_bounds("bounds", (low, high))
     document, label = tomlkit.parse(text), schema.label
-    if name == label.column and isinstance(label, NumberLabel):
+    if isinstance(label, NumberLabel) and name == label.column:
         _table(document, "label")["bounds"] = [low, high]
         return _text_of(document, replace(schema, label=replace(label, bounds=(low, high))))
     i = _place(schema, name)
@@ -65,11 +65,15 @@ def with_bounds(text: str, schema: Schema, name: str, low: float, high: float) -
     expect(isinstance(column, Ranged), "a column of numbers to set bounds of", column=name, kind=column.kind())
     assert isinstance(column, Ranged)
     changes: dict[str, Any] = {"bounds": (low, high)}
+    if column.shares is not None:  # they were of other bins
+        changes["shares"] = None
+        del _columns(document)[i]["shares"]
     if column.edges is not None:
         changes["edges"] = edges_between(low, high, len(column.edges) + 1)
     if column.reference is not None:
         changes["reference"] = low
-    _columns(document)[i].update({key: list(v) if isinstance(v, tuple) else v for key, v in changes.items()})
+    texts = {key: list(v) if isinstance(v, tuple) else v for key, v in changes.items() if v is not None}
+    _columns(document)[i].update(texts)
     columns = (*schema.columns[:i], replace(column, **changes), *schema.columns[i + 1 :])
     return _text_of(document, replace(schema, columns=columns))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from sottovoce.arrays import Bools, Floats, Ints, Texts
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.arrow import missing_cells
+from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.columns import Categorical
 from sottovoce.files.schema.encoding import Csr, Encoding, encode_cells, stack
 from sottovoce.files.schema.findings import CellProblem, Finding, Findings
@@ -52,26 +54,49 @@ def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Data
     """Encode a file that holds the rows of several sites; also returns the site of every encoded row. A person's limit
     on rows holds at each site.
     """
-    parts: list[Described] = [*schema.columns, schema.label, *schema.factors]
+    _expect_free(schema, site_column)
+    data, sites = _encode_rows(path, schema, site_column)
+    assert sites is not None  # as a column was asked for
+    return data, sites
+
+
+def _expect_free(schema: Schema, site_column: str) -> None:
+    """Refuse a column of sites that the schema uses for something else."""
+    parts: list[Described] = [*schema.columns, *schema.label.parts, *schema.factors]
     reserved = {*map(column_of, parts)}
     own = "a site column that is neither a feature nor the label"
     own += ", nor a weight or an exposure," if schema.factors else ""
     if schema.person is not None:
         reserved, own = reserved | {schema.person.column}, f"{own} nor the person"
     expect(site_column not in reserved, own, site_column=site_column)
-    data, sites = _encode_rows(path, schema, site_column)
-    assert sites is not None  # as a column was asked for
-    return data, sites
 
 
-def _encode_rows(path: Source, schema: Schema, site_column: str | None) -> tuple[Dataset, Texts | None]:
-    """The encoded rows of a file, and the site of each; None for the sites without a `site_column`."""
+def encode_codes(
+    path: Source, schema: Schema, columns: Sequence[Column], site_column: str | None = None
+) -> tuple[Dataset, Texts | None]:
+    """All rows of a file as the codes of these columns (`Column.codes`), in this order, as a table counts them; and the
+    site of each row, None without a site column. No row is left out where a value is missing: that is NaN.
+
+    The columns are `Column.bare`. Labels are 0, and weights are not read. All else is as for `encode`.
+    """
+    if site_column is not None:
+        _expect_free(schema, site_column)
+    return _encode_rows(path, replace(schema, weight=None, exposure=None), site_column, columns)
+
+
+def _encode_rows(
+    path: Source, schema: Schema, site_column: str | None, columns: Sequence[Column] | None = None
+) -> tuple[Dataset, Texts | None]:
+    """The encoded rows of a file, and the site of each; None for the sites without a `site_column`. With `columns`,
+    their codes instead of features.
+    """
     table, people = open_table(path, schema.file), PersonNumbers()
-    chunks, labels, persons, sites = list[Csr](), list[Floats](), list[Ints](), list[Texts]()
+    chunks, labels, persons, sites = list[Any](), list[Floats](), list[Ints](), list[Texts]()
     factors = list[list[Floats]]()
     person = None if schema.person is None else schema.person.column
     more = [name for name in (person, site_column) if name is not None]
-    for part in _encode_chunks(table, schema, more):
+    read = _encode_chunks(table, schema, more) if columns is None else _code_chunks(table, schema, columns, more)
+    for part in read:
         if person is not None:
             persons.append(people.of(_names_in(table, part.chunk, -len(more), person, "person"))[part.kept])
         if site_column is not None:
@@ -82,13 +107,15 @@ def _encode_rows(path: Source, schema: Schema, site_column: str | None) -> tuple
     if not sum(map(len, labels)):
         came = "every row has a missing value and is dropped" if labels else "none"
         raise InputError(f"Expected at least one row in file={str(table.path)!r}, got rows: {came}.")
-    y, features = np.concatenate(labels), stack(schema, chunks)  # which empties the list of chunks
+    y, norm = np.concatenate(labels), schema.data_norm if columns is None else inf
+    features = stack(schema, chunks) if columns is None else np.concatenate(chunks)  # the first empties the list
+    told = schema.feature_names if columns is None else tuple(column.name for column in columns)
     named = {"weight": schema.weight, "exposure": schema.exposure}  # in the order of `schema.factors`
-    given, columns = dict[str, Any](), zip(*factors, strict=True)
+    given, measured = dict[str, Any](), zip(*factors, strict=True)
     for name, factor in named.items():
         if factor is not None:
-            given |= {f"{name}s": np.concatenate(next(columns)), f"{name}_bound": factor.bound}
-    data = Dataset(features, y, schema.feature_names, len(y), schema.data_norm, schema.name, private=True)
+            given |= {f"{name}s": np.concatenate(next(measured)), f"{name}_bound": factor.bound}
+    data = Dataset(features, y, told, len(y), norm, schema.name, private=True)
     data = replace(data, factors=Factors.of(**given))
     owners = np.concatenate(sites) if sites else None
     if schema.person is None:
@@ -210,25 +237,41 @@ class _LabelledChunk(NamedTuple):
 
     chunk: Chunk
     kept: Bools
-    features: Csr
+    features: "Csr | Floats"
     labels: Floats
     factors: list[Floats]  # in the order of the schema's
 
 
 def _encode_chunks(table: ReadTable, schema: Schema, more: Sequence[str]) -> Iterator[_LabelledChunk]:
     """Encoded chunks with labels; the columns in `more` are read along. The first refused cell raises."""
-    wanted: list[Described] = [*schema.columns, schema.label, *schema.factors]
+    label = schema.learnt
+    wanted: list[Described] = [*schema.columns, label, *schema.factors]
     names, first = [*map(column_of, wanted), *more], len(schema.columns) + 1
     require(table, names)
     for chunk in table.chunks(names, schema.missing_values):
         encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
-        labels = schema.label.encode(chunk.cells[len(schema.columns)])
+        labels = label.encode(chunk.cells[len(schema.columns)])
         factors = [part.encode(chunk.cells[first + i]) for i, part in enumerate(schema.factors)]
         findings = [encoding.finding, labels.finding, *(part.finding for part in factors)]
         refuse(table, Checked(chunk, wanted, np.column_stack(findings)))
         kept = encoding.kept & (labels.finding != Finding.DROPPED)
         beside = [part.value[kept] for part in factors]
         yield _LabelledChunk(chunk, kept, encoding.rows(kept), labels.value[kept], beside)
+
+
+def _code_chunks(
+    table: ReadTable, schema: Schema, columns: Sequence[Column], more: Sequence[str]
+) -> Iterator[_LabelledChunk]:
+    """Chunks of codes, with 0 as labels; the columns in `more` are read along. The first refused cell raises."""
+    names = list(dict.fromkeys(column.name for column in columns))  # a column is read once
+    require(table, [*names, *more])
+    for chunk in table.chunks([*names, *more], schema.missing_values):
+        coded = [column.codes(chunk.cells[names.index(column.name)]) for column in columns]
+        own = replace(chunk, cells=tuple(chunk.cells[names.index(column.name)] for column in columns))
+        refuse(table, Checked(own, columns, np.column_stack([finding for _, finding in coded])))
+        rows = len(chunk.rows)
+        codes = np.column_stack([values for values, _ in coded])
+        yield _LabelledChunk(chunk, np.ones(rows, dtype=bool), codes, np.zeros(rows), [])
 
 
 def _names_in(table: ReadTable, chunk: Chunk, place: int, column: str, what: str) -> Texts:

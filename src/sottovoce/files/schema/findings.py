@@ -37,6 +37,7 @@ class Finding(IntEnum):
     NOT_A_DATE = 14
     SURPLUS = 15
     OUTSIDE = 16
+    NEGATIVE = 17
 
     @property
     def refused(self) -> bool:
@@ -67,6 +68,7 @@ _WORDS = {
     Finding.NOT_A_DATE: "not a date",
     Finding.SURPLUS: "more rows of a person than declared",
     Finding.OUTSIDE: "not above 0, or above the bound",
+    Finding.NEGATIVE: "below 0",
 }
 
 

@@ -1,4 +1,6 @@
-"""The label of a schema: a class among declared ones, or a number between declared bounds."""
+"""The label of a schema: a class among declared ones, or a number between declared bounds. Times to an event, which are
+read from two columns, are in `survival`.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,6 +11,8 @@ import numpy as np
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.files.schema.cells import Cells
+from sottovoce.files.schema.column import Column
+from sottovoce.files.schema.columns import Categorical, Numeric
 from sottovoce.files.schema.findings import Finding, Findings
 from sottovoce.files.schema.values import check_bounds, check_word, check_words
 from sottovoce.problem.losses.scalar import LEAST_COUNT, MOST_COUNT
@@ -26,10 +30,44 @@ class EncodedLabels(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Label(ABC):
-    """The column that is learnt. A label that is missing is refused, or its row is dropped."""
+    """What is learnt of a row."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The column that is learnt; of times to an event, that of the times."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> "tuple[ColumnLabel | Column, ...]":
+        """What is read: this, from its one column, or several columns."""
+
+    @abstractmethod
+    def as_columns(self) -> tuple[Column, ...]:
+        """The label as further columns, for what treats all columns alike."""
+
+    @abstractmethod
+    def meaning(self) -> str:
+        """The label in words: the number of each class, the range, or how long rows are watched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnLabel(Label):
+    """A label in one column. One that is missing is refused, or its row is dropped."""
 
     column: str
     missing: LabelMissing = "refuse"
+
+    @property
+    def name(self) -> str:
+        return self.column
+
+    @property
+    def parts(self) -> "tuple[ColumnLabel, ...]":
+        return (self,)
+
+    def as_columns(self) -> tuple[Column, ...]:
+        return (self.as_column(),)
 
     def __post_init__(self) -> None:
         check_word("label.column", self.column)
@@ -46,6 +84,10 @@ class Label(ABC):
         finding[cells.unreadable()] = Finding.NOT_TEXT
         return EncodedLabels(value, finding)
 
+    @abstractmethod
+    def as_column(self) -> Column:
+        """The label as one more column."""
+
     def words(self) -> tuple[str, ...]:
         """The texts that a cell may be, where they are declared."""
         return ()
@@ -53,10 +95,6 @@ class Label(ABC):
     @abstractmethod
     def wants(self) -> str:
         """What a cell should be, for messages."""
-
-    @abstractmethod
-    def meaning(self) -> str:
-        """The label in words: the number of each class, or the range."""
 
     @abstractmethod
     def _check(self) -> None: ...
@@ -68,7 +106,7 @@ class Label(ABC):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ClassLabel(Label):
+class ClassLabel(ColumnLabel):
     """One of two or more classes. Of two, the first is -1 and the second, the positive one, +1; of more, they are 0, 1,
     2, ...
     """
@@ -79,6 +117,9 @@ class ClassLabel(Label):
     def positive(self) -> str | None:
         """The second of two classes, which counts as +1; None if there are more."""
         return self.classes[1] if len(self.classes) == 2 else None
+
+    def as_column(self) -> Column:
+        return Categorical(name=self.column, missing=self.missing, categories=self.classes)
 
     def words(self) -> tuple[str, ...]:
         return self.classes
@@ -118,7 +159,7 @@ def positive_last(classes: tuple[str, ...], positive: str | None) -> tuple[str, 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class NumberLabel(Label):
+class NumberLabel(ColumnLabel):
     """A number in its own units. What lies outside the bounds is moved to the nearest bound.
 
     Args:
@@ -127,6 +168,9 @@ class NumberLabel(Label):
 
     bounds: tuple[float, float]
     counts: bool = False
+
+    def as_column(self) -> Column:
+        return Numeric(name=self.column, missing=self.missing, bounds=self.bounds, scale="unit")
 
     def wants(self) -> str:
         return "a number"

@@ -12,6 +12,7 @@ from sottovoce.errors import InputError
 from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.columns import Age, Boolean, Categorical, Numeric, Seasonal
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel, positive_last
+from sottovoce.files.schema.survival import SurvivalLabel
 from sottovoce.settings import toml
 
 VERSION = 1
@@ -52,7 +53,7 @@ def fields(data: object) -> object:
 
 
 def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
-    """The class of label that a table describes: one with classes, or one with bounds."""
+    """The class of label that a table describes: one with classes, with bounds, or with a time and an event."""
     for key in ("exposure", "offset", "weight"):
         if key in table:
             raise InputError(
@@ -60,6 +61,10 @@ def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
                 f"own, [{'weight' if key == 'weight' else 'exposure'}], with column and bound; an offset is the "
                 "logarithm of an exposure."
             )
+    if "time" in table or "event" in table:
+        needed = ("time", "event", "until")
+        settings.check_keys(table, (*needed, "bins", "edges"), needed, "keys of label, of times to an event")
+        return SurvivalLabel, table
     known = ("column", "missing", "classes", "positive", "bounds", "counts")
     settings.check_keys(table, known, ("column",), "keys of label")
     classes, bounds = table.get("classes"), table.get("bounds")

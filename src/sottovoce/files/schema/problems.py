@@ -16,12 +16,12 @@ from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.findings import CellProblem, Finding, Findings
 from sottovoce.files.schema.form import DELIMITERS
-from sottovoce.files.schema.labels import Label
+from sottovoce.files.schema.labels import ColumnLabel
 from sottovoce.files.schema.reading import Chunk, ReadTable
 from sottovoce.files.schema.values import EMPTY_WORDS
 from sottovoce.settings import brief
 
-Described: TypeAlias = Column | Label | Factor  # what a schema says of one column of a file
+Described: TypeAlias = Column | ColumnLabel | Factor  # what a schema says of one column of a file
 
 
 class Checked(NamedTuple):
@@ -71,6 +71,7 @@ _ADVICE = {
     Finding.UNKNOWN: " Correct it, or declare it in the schema.",
     Finding.OUTSIDE: " Leave the row out, declare a larger bound, or have larger weights cut to it: "
     'above = "clip" in the schema, under [weight].',
+    Finding.NEGATIVE: " Correct it, or leave the row out.",
     Finding.NOT_A_DATE: ' Correct it, or say another order of year, month and day in the schema (order = "dmy").',
 }
 

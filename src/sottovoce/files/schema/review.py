@@ -35,8 +35,10 @@ def notes(schema: Schema) -> tuple[str, ...]:
 
 
 def supplied(schema: Schema) -> str:
-    """A sentence on what the user supplied of the labels; empty if that is nothing."""
-    words = "" if schema.supplied is None else schema.supplied.words
+    """A sentence on what the user supplied of labels and levels; empty if that is nothing."""
+    shared = ", ".join(column.name for column in schema.columns if column.shares is not None)
+    said = ["" if schema.supplied is None else schema.supplied.words, shared and f"shares of the levels of {shared}"]
+    words = "; ".join(filter(None, said))
     return f"Supplied with the schema, not computed from the rows: {words}." if words else ""
 
 
@@ -82,10 +84,11 @@ def page(schema: Schema) -> list[PageRow]:
             owner, _, key = entry.rpartition(".")  # a column's name may have dots in it, a key has none
             open_keys.setdefault(owner, []).append(key)
     rows = list[PageRow]()
-    for owner, part in (("label", schema.label), ("person", schema.person)):
+    whose = "" if schema.person is None else schema.person.column
+    for owner, part, name in (("label", schema.label, schema.label.name), ("person", schema.person, whose)):
         if part is not None and owner in open_keys:
             data = plain(part)
-            rows.append(PageRow((part.column,), owner, {key: data[key] for key in open_keys[owner]}))
+            rows.append(PageRow((name,), owner, {key: data[key] for key in open_keys[owner]}))
     alike: dict[str, tuple[str, dict[str, Any], list[str]]] = {}
     for column in schema.columns:
         if keys := open_keys.get(f"columns.{column.name}"):

@@ -24,7 +24,7 @@ from sottovoce.files.schema import parse
 from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import USUAL, FileForm, spelt
-from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
+from sottovoce.files.schema.labels import ClassLabel, ColumnLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.values import check_word
 from sottovoce.settings import brief, plain, toml, written
@@ -74,7 +74,7 @@ class Schema:
         expect(fine, 'row_norm = "bound" or a number > 0', row_norm=norm)
         self._check_missing_values()
         if self.supplied is not None:
-            self.supplied.expect_fit(None if self.classes is None else len(self.classes))
+            self.supplied.expect_fit(None if self.classes is None else len(self.classes), counts=self.counts)
         if self.unreviewed:
             paths = {f"label.{key}" for key in plain(self.label)}
             paths |= set() if self.person is None else {f"person.{key}" for key in plain(self.person)}
@@ -89,8 +89,8 @@ class Schema:
     def _check_columns(self) -> None:
         expect(len(self.columns) >= 1, "columns to hold at least one column", columns=len(self.columns))
         expect(self.d <= MOST_FEATURES, f"columns that make at most {MOST_FEATURES} features", d=self.d)
-        seen = {self.label.column}
-        taken = [self.label.column, *(column.name for column in self.columns)]
+        of_label = tuple(column.name for column in self.label.as_columns())
+        seen, taken = {*of_label}, [*of_label, *(column.name for column in self.columns)]
         for place in ("person", "weight", "exposure"):
             beside = getattr(self, place)
             if beside is not None and beside.column in taken:
@@ -112,7 +112,7 @@ class Schema:
             )
         for column in self.columns:
             if column.name in seen:
-                whose = "the label's column" if column.name == self.label.column else "another column's"
+                whose = "the label's column" if column.name in of_label else "another column's"
                 raise InputError(f"Expected columns of different names, got name={brief(column.name)}, also {whose}.")
             seen.add(column.name)
         names = set[str]()
@@ -138,6 +138,17 @@ class Schema:
     def separated(self, delimiter: str | None) -> "Schema":
         """The schema for a file with this delimiter; None keeps the schema's own."""
         return self if delimiter is None else replace(self, file=replace(self.file, delimiter=spelt(delimiter)))
+
+    @property
+    def learnt(self) -> ColumnLabel:
+        """The label, for learning: one that is a class or a number. Any other is refused."""
+        if not isinstance(self.label, ColumnLabel):
+            raise InputError(
+                f"Expected a label that is a class or a number, to learn it, got label={brief(self.label.name)}, "
+                f"{self.label.meaning()}. For curves: sottovoce survival FILE --schema SCHEMA. To learn, give the "
+                "schema's label column and classes, or column and bounds."
+            )
+        return self.label
 
     @property
     def counts(self) -> bool:
@@ -191,6 +202,11 @@ class Schema:
         return {} if self.supplied is None else self.supplied.given
 
     @property
+    def described(self) -> dict[str, Column]:
+        """Every column, and the label as one more, by name, without what is for learning alone (`Column.bare`)."""
+        return {column.name: column.bare() for column in (*self.columns, *self.label.as_columns())}
+
+    @property
     def unit(self) -> "Unit":
         """The unit of privacy of rows that are read with it: people at one site, if it names them, or rows."""
         from sottovoce.privacy.unit import ROW  # heavy, and not needed to read a schema
@@ -201,10 +217,11 @@ class Schema:
         """SHA-256 of everything that the encoding follows from. Two sites with the same digest encode alike.
 
         What is still marked as unreviewed is left out: reviewing a value without changing it changes no encoding. So is
-        the form of the files, which may differ from site to site, what was supplied, which changes plans alone, and the
-        positive class, which the order says.
+        the form of the files, which may differ from site to site, what was supplied of labels and levels, which changes
+        plans alone, and the positive class, which the order says.
         """
         data = {key: value for key, value in plain(self).items() if key not in ("unreviewed", "file", "supplied")}
+        data["columns"] = [{key: one for key, one in own.items() if key != "shares"} for own in data["columns"]]
         data["label"] = {key: value for key, value in data["label"].items() if key != "positive"}
         return sha256(json.dumps(data, sort_keys=True, allow_nan=False).encode()).hexdigest()
 

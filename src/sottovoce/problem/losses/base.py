@@ -3,6 +3,7 @@
 Formulas are static, of plain arrays, so that kernels compile them as they are. Nothing here reads rows.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,8 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.problem.losses.labels import LabelSet
+
+BESIDE = math.sqrt(0.5)  # of a curvature over its bound, where it is told together with a slope
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,14 @@ class Loss(ABC):
         Formal guarantees: never below the true value. Twice the slope's bound, unless the loss overrides this.
         """
         return np.full_like(np.asarray(reach, dtype=np.float64), 2 * self.slope_bound)
+
+    def steepness(self, reach: Floats) -> Floats:
+        """The largest length of (slope, BESIDE curvature / smoothness_bound) over all labels and all predictions within
+        +-reach.
+
+        Formal guarantees: never below the true value. That of both bounds, unless the loss overrides this.
+        """
+        return np.full_like(np.asarray(reach, dtype=np.float64), math.hypot(self.slope_bound, BESIDE))
 
     def predict(self, z: Array) -> Array:
         """The predicted label for z: a sign or a class, in regression z itself, for counts the mean."""

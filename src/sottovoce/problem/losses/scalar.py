@@ -19,7 +19,7 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, expect
-from sottovoce.problem.losses.base import Loss
+from sottovoce.problem.losses.base import BESIDE, Loss
 from sottovoce.problem.losses.labels import Counts, Reals, Signs
 
 LEAST_WEIGHT = 1e-6  # of a class relative to the other
@@ -54,6 +54,15 @@ class Logistic(Loss):
         most = np.max(x * (x + 2 - 4 * c[:-1] ** 2), axis=-1)
         spread: Floats = np.minimum(np.sqrt(1 + np.maximum(most, 0.0)) * (1 + 1e-12), 2.0)
         return spread
+
+    def steepness(self, reach: Floats) -> Floats:
+        """sigma sqrt(1 + 16 BESIDE^2 (1 - sigma)^2) with sigma = 1 / (1 + exp(-reach)): from 0.87 at reach 0 up to 1.
+
+        It grows with sigma, since 16 BESIDE^2 <= 8: docs/proofs/inference.md, Lemma 4.
+        """
+        sigma = 1 / (1 + np.exp(-np.asarray(reach, dtype=np.float64)))
+        steepness: Floats = np.minimum(sigma * np.sqrt(1 + 16 * BESIDE**2 * (1 - sigma) ** 2) * (1 + 1e-12), 1.0)
+        return steepness
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:

@@ -1,0 +1,61 @@
+"""Least squares at real sites: one model and one table at all of them, those of a simulation, also after a crash."""
+
+import asyncio
+
+import pytest
+
+import sottovoce as sv
+from helpers.network_worlds import MemoryWorld, play
+from helpers.site_runs import Federation, dies
+from sottovoce.algorithms.squares import LeastSquares
+from sottovoce.federation.agreement import toml_file
+from sottovoce.files.models.from_site import model_of
+
+SIZES = (30, 200, 17, 80, 25)
+
+
+def made(**terms):
+    given = {"epsilon": 8.0, "delta": 1e-5, "colluding": 1, "least_sites": 5, "rounds": 4, "inference": True} | terms
+    return Federation(sv.graphs.complete(5), SIZES, LeastSquares(**given))
+
+
+def told(federation, ends):
+    found = {
+        name: model_of(federation.agreement, name, end.model, end.absent, evidence=end.evidence)
+        for name, end in ends.items()
+    }
+    assert len({model.weights.tobytes() for model in found.values()}) == 1
+    assert len({tuple(model.inference.lines) for model in found.values()}) == 1
+    return found["rome"]
+
+
+def test_all_sites_end_with_one_model_and_one_table_with_r_squared():
+    with made() as federation:
+        assert toml_file.loads(toml_file.dumps(federation.agreement)).algorithm == federation.agreement.algorithm
+        model = told(federation, play(federation.finish(MemoryWorld())))
+    assert model.inference.family == "linear"
+    assert [line.name for line in model.inference.figures] == ["uncentred R^2"]
+    assert model.inference.rows == sum(SIZES)
+    assert model.privacy.epsilon <= 8.0
+
+
+def test_without_inference_there_is_no_table():
+    with made(inference=False) as federation:
+        ends = play(federation.finish(MemoryWorld()))
+        assert all(end.evidence is None for end in ends.values())
+
+
+@pytest.mark.parametrize(("point", "at"), [("computed", 3), ("published", 4)])
+def test_a_crash_changes_nothing(point, at):
+    with made() as federation:
+
+        async def scene():
+            world = MemoryWorld()
+            others = [asyncio.ensure_future(federation.site(name, world)) for name in federation.names[1:]]
+            await dies(federation, world, point, at)
+            end = await federation.site("berlin", world)
+            return {"berlin": end, **dict(zip(federation.names[1:], await asyncio.gather(*others), strict=True))}
+
+        told(federation, play(scene()))
+        with federation.ledger("berlin") as ledger:
+            assert len(list(ledger.reservations())) == 4
