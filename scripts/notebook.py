@@ -32,6 +32,9 @@ def executed(notebook: dict[str, Any], folder: Path, scope: dict[str, Any]) -> d
     import matplotlib as mpl
 
     mpl.use("Agg")  # figures are stored, not shown
+    from matplotlib import pyplot as plt
+
+    plt.close("all")  # those of the caller are no output of the first cell
     scope["__name__"] = "__main__"
     cells, count = [], 0
     with contextlib.chdir(folder):

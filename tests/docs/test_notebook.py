@@ -105,6 +105,8 @@ def test_what_is_printed_shown_and_hidden(tmp_path):
         cell("x = 1", "print('said')", "x + 1"), cell("x;"), cell("None"), cell("def f():", "    return 3"),
         cell("import matplotlib.pyplot as plt", "plt.plot([0, 1]);"), {"cell_type": "markdown", "source": "# a"},
     ]  # fmt: skip
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.figure()  # as another test leaves one open
     found = [cell.get("outputs") for cell in SCRIPT.executed({"cells": cells}, tmp_path, {})["cells"]]
     assert [output["output_type"] for output in found[0]] == ["stream", "execute_result"]
     assert found[0][0]["text"] == ["said\n"]
