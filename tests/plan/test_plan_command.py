@@ -7,9 +7,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from sottovoce.cli import forecast
 from sottovoce.cli.plan import plan
 from sottovoce.errors import InputError
+from sottovoce.plan import plan as planned
 from sottovoce.privacy.strength import default_delta
+from sottovoce.problem import graphs
 
 APP = typer.Typer()
 APP.command()(plan)
@@ -45,6 +48,24 @@ def test_tables():
     assert first.startswith("sottovoce train --algorithm masked --nodes 3")  # the default first
     assert second.startswith("sottovoce train --algorithm ipadmm --nodes 3")
     assert "--graph complete --rounds" in second
+
+
+@pytest.mark.parametrize("fixed", [{}, {"moments": 0.0}])
+def test_a_head_start_is_shown_and_handed_on(capsys, fixed):
+    made = planned(sizes=[9_000] * 3, d=2, graph=graphs.complete(3), epsilon=1.0, max_rounds=2, fixed=fixed)
+    forecast.show_settings(made)
+    assert ("moments" in capsys.readouterr().out) == (not fixed)
+    assert ("--sensitivity tight --moments 0.1" in forecast.train_options(made, "local")) == (not fixed)
+    assert "moments" not in forecast.train_options(made, "masked")
+
+
+def test_row_weights_leave_no_head_start(tmp_path):
+    schema = tmp_path / "schema.toml"
+    column = '[[columns]]\nname = "x"\nkind = "numeric"\nbounds = [0, 1]\nscale = "symmetric"\n'
+    text = f'version = 1\n[label]\ncolumn = "ill"\nclasses = ["no", "yes"]\n{column}[weight]\ncolumn = "w"\nbound = 3\n'
+    schema.write_text(text, encoding="utf-8")
+    shape = ["--sites", "3", "--rows", "9000", "--max-rounds", "1", "--quiet", "--json", "--schema", str(schema)]
+    assert json.loads(run(*shape).stdout)["settings"]["moments"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,19 @@ def test_where_nothing_will_come_of_it():
     assert len(something.telling(2.0)) == 4
 
 
+def test_with_focus_only_what_is_asked_for_counts():
+    """Another coefficient that tells something is no reason to spend."""
+    found = intervals(asked(focus=(0,)), SCHEMA, [2_000])
+    south = next(line for line in found.lines if line.name == "ward=south")
+    assert south.expected
+    assert south.ratio < 3
+    assert [line.name for line in found.asked] == ["age"]
+    assert found.hopeless
+    assert "for 0 of 1 focused coefficients, of 2 for 0" in found.summary
+    rows, epsilon = found.needs["age"][-1][1:]
+    assert f"it would take about {rows:,} rows, or epsilon {epsilon:.2g}." in found.nearest
+
+
 def test_counts():
     from sottovoce.files.schema.labels import NumberLabel
 

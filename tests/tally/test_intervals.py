@@ -51,6 +51,7 @@ def test_counts_are_the_nearest():
     assert found.sum() == pytest.approx(30)
     lines = np.stack([noisy, noisy[::-1]])
     assert nearest_counts(lines, 30.0)[1] == pytest.approx(found[::-1])
+    assert not nearest_counts(lines, 0.0).any()
 
 
 def test_figures_are_scikit_learns_but_for_the_bins():

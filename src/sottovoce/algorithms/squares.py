@@ -203,7 +203,7 @@ class LeastSquares(Learning):
                 float(together.noise[run]), opened.rows, squares=float(squares[run]),
                 squares_noise=float(last.noise[run] * last.ratio[run] ** 2), coordinates=A.A[:, :, run],
                 together=known.changed,
-                least=min(1.0, float(A.length[0, run] / (known.data_norm * A.norm[0, run])) ** 2),
+                least=float(A.least(known.data_norm)[0, run]),
             )
             for run in range(runs)
         )  # fmt: skip

@@ -1,7 +1,6 @@
 """`sottovoce plan`: settings from public numbers, before anyone joins."""
 
 import json as json_module
-import math
 import shlex
 import sys
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sottovoce.cli.output import show
-from sottovoce.document import Code, Table
+from sottovoce.document import Code
 from sottovoce.errors import InputError, expect
 from sottovoce.settings import plain
 from sottovoce.settings.supplied import Supplied
@@ -20,7 +19,6 @@ from sottovoce.settings.supplied import Supplied
 if TYPE_CHECKING:
     from sottovoce.algorithms import MaskedNewton
     from sottovoce.files.schema import Schema
-    from sottovoce.plan import Plan, PredictedInterval
     from sottovoce.privacy import Unit
     from sottovoce.problem.answers import Answers
     from sottovoce.problem.dataset import Dataset
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 _NETWORK, _PRIVACY, _PROBLEM, _OUTPUT = "Network", "Privacy", "Problem", "Files and output"
 _STAND_INS = ("adult", "bank")
-_HEAD = ("epsilon", "together, local noise", "one site after that", "masked sums", "a median site alone")
-_SHOWN = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size")
 
 
 def _option(text: str, panel: str, *names: str) -> Any:
@@ -101,7 +97,7 @@ def plan(
     With --inference: predict how wide the intervals of coefficients will be, and what rows or epsilon they would need.
     """
     counts = _counts(sites, rows, sizes)
-    from sottovoce.cli import output
+    from sottovoce.cli import forecast, output
     from sottovoce.files import datasets
     from sottovoce.plan import plan as make
     from sottovoce.privacy import Unit
@@ -141,22 +137,19 @@ def plan(
             delta=default_delta(sum(counts)) if delta is None else delta,
             loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
             max_grad_norm=max_grad_norm, max_rounds=max_rounds, colluding=colluding, stand_in=public, unit=unit,
-            exposed=shape.exposed,
+            exposed=shape.exposed, fixed=shape.fixed,
             **{**shape.known, **said.given}, progress=bar if quiet or json or bar else _print_progress,
         )  # fmt: skip
         if not json:  # at once: the forecast takes a while
-            chosen = ((name.replace("_", " "), made.settings[name]) for name in _SHOWN)
-            texts = [(name, "all rows" if value is None else _text(value)) for name, value in chosen]
-            heading = "Settings for local noise (ipadmm); masked sums, the default, need none:"
-            show(*([heading] if made.way == "masked" else []), Table(("setting", "value"), texts))
+            forecast.show_settings(made)
         found = plain(made)
     if plot is not None:
-        draw(made, plot)
+        forecast.draw(made, plot)
     if json:
-        more = {"advice": shape.advice, "train": train_options(made, made.way)}
+        more = {"advice": shape.advice, "train": forecast.train_options(made, made.way)}
         print(json_module.dumps({**found, **more}, indent=2, allow_nan=False))
     else:
-        _show_forecast(made, plot)
+        forecast.show_forecast(made, plot)
         show(*([f"Advice: {shape.advice}"] if shape.advice else []))
 
 
@@ -164,13 +157,13 @@ def _predict_intervals(
     algorithm: "MaskedNewton", schema: "Schema", counts: list[int], unit: "Unit", supplied: Supplied, focus: list[str],
     json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    from sottovoce.cli import intervals, output
+    from sottovoce.cli import forecast, intervals, output
     from sottovoce.plan import intervals as predict
 
-    more = {"delta": algorithm.delta, "colluding": algorithm.colluding, "sites_per_person": _several(unit)}
-    wanted = {"nodes": len(counts), "epsilon": algorithm.epsilon, **more, "lam": algorithm.lam}
-    given = " ".join(f"--{k.replace('_', '-')} {_text(value)}" for k, value in wanted.items() if value is not None)
-    command = " ".join(["--inference", *(f"--focus {shlex.quote(column)}" for column in focus), given])
+    more = {"delta": algorithm.delta, "colluding": algorithm.colluding}
+    wanted = {"nodes": len(counts), "epsilon": algorithm.epsilon, **more, **forecast.people(unit), "lam": algorithm.lam}
+    asked = ["--inference", *(f"--focus {shlex.quote(column)}" for column in focus)]
+    command = " ".join([*asked, forecast.options(wanted)])
     with output.progress(quiet or json, of="step") as bar:
         found = predict(algorithm, schema, counts, unit=unit, supplied=supplied, progress=bar)
         if json:
@@ -192,6 +185,7 @@ class _Shape(NamedTuple):
     people: int | None = None  # the most rows of a person, if it says them
     known: Mapping[str, Any] = MappingProxyType({})  # what it supplies of the labels
     exposed: bool = False  # if rows have exposures
+    fixed: Mapping[str, Any] = MappingProxyType({})  # settings that it leaves no choice of
     advice: str | None = None  # on its row_norm
     schema: "Schema | None" = None
 
@@ -246,100 +240,14 @@ def _shape(features: int | None, schema: Path | None, public: "Dataset | None") 
         found = Schema.load(schema)
         shape = _Shape(int(found.d), float(found.data_norm), Answers.of(found), found.unit.rows)
         return shape._replace(
-            known=found.known, exposed=found.exposure is not None, advice=on_row_norm(found), schema=found
+            known=found.known,
+            exposed=found.exposure is not None,
+            advice=on_row_norm(found),
+            schema=found,
+            fixed={} if found.weight is None else {"moments": 0.0},  # rows have to count alike for a head start
         )
     if features is not None:
         return _Shape(features, 1.0)
     if public is not None:
         return _Shape(public.d, public.data_norm)
     raise InputError("Expected --features, --schema or --stand-in, got none. One of them must say how many columns.")
-
-
-def train_options(made: "Plan", way: str) -> str:
-    """The options of `sottovoce train` for this task, by masked sums or as planned for local noise."""
-    from sottovoce.algorithms.default import MASKED, OWN
-
-    task, settings = made.task, made.settings
-    own = {"graph": task.graph.name, "max_grad_norm": task.max_grad_norm, **{name: settings[name] for name in _SHOWN}}
-    wanted = {
-        "algorithm": MASKED if way == "masked" else OWN, "nodes": task.n, "epsilon": task.epsilon, "delta": task.delta,
-        "loss": task.loss.name, "lam": task.lam, "sites_per_person": _several(task.unit),
-        **({} if way == "masked" else own),
-    }  # fmt: skip
-    given = {name.replace("_", "-"): value for name, value in wanted.items() if value is not None}
-    return " ".join(f"--{name} {_text(value)}" for name, value in given.items())
-
-
-def _several(unit: "Unit") -> int | None:
-    """Number of sites that a person has rows at; None for one, which is the default."""
-    return unit.sites if unit.sites > 1 else None
-
-
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
-
-
-def _show_forecast(made: "Plan", plot: Path | None) -> None:
-    rows = [
-        (
-            _text(line.epsilon),
-            *("-" if i is None else _interval(i) for i in (line.joined, line.single, line.masked, line.alone)),
-        )
-        for line in made.trade_off
-    ]  # fmt: skip
-    here = frozenset(place for place, line in enumerate(made.trade_off) if line.epsilon == made.task.epsilon)
-    show("Predicted mean loss, with 90 % intervals:", Table(_HEAD, rows, strong=here))
-    if len(made.gains) > 1:
-        found = []
-        for gain in made.gains:
-            size, sites, weight = gain.kind
-            gained = f"{'gains' if gain.helps else 'loses'} {abs(gain.alone - gain.together):.3f}"
-            losses = f"{gain.together:.3f}", f"{gain.alone:.3f}"
-            found.append((str(size), str(sites), f"{100 * weight:.2g}", *losses, gained))
-        by_size = Table(("rows", "sites", "weight %", "together", "alone", "joining"), found)
-        show(f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:", by_size)
-    show(f"No model, always the same answer: {_interval(made.predicted.nothing)}.", made.reason, made.ways, *made.notes)
-    if plot is not None:
-        show(f"Drawn into {plot}.")
-    for way in ("masked", "local") if made.way == "masked" else ("local",):  # the default first
-        show(Code(f"sottovoce train {train_options(made, way)}"))
-
-
-def _interval(interval: "PredictedInterval") -> str:
-    return f"{interval.mean:.3f} ({interval.low:.2f} to {interval.high:.2f})"
-
-
-def draw(made: "Plan", path: Path) -> None:
-    """Draw risk against epsilon, together and alone, into a file; refuses endings but .svg, .png and .pdf."""
-    from matplotlib.figure import Figure
-
-    from sottovoce.drawing.style import CYCLE, style
-
-    lines = made.trade_off
-    epsilons = [line.epsilon for line in lines]
-    with style():
-        figure = Figure(figsize=(5.4, 3.4))
-        axes = figure.add_subplot()
-        sums = [x.masked for x in lines if x.masked is not None]
-        pairs = (
-            ("together, local noise", [x.joined for x in lines], "-", "o"),
-            ("a median site alone", [x.alone for x in lines], "--", "s"),
-            *([("together, masked sums", sums, "-.", "^")] if len(sums) == len(lines) else []),
-        )
-        for colour, (label, values, dash, marker) in zip(CYCLE, pairs, strict=False):
-            axes.plot(epsilons, [v.mean for v in values], dash, marker=marker, color=colour, label=label)
-            axes.fill_between(
-                epsilons, [v.low for v in values], [v.high for v in values], color=colour, alpha=0.12, linewidth=0
-            )
-        axes.axhline(made.predicted.nothing.mean, color="0.5", linewidth=0.8, linestyle=":", label="no model")
-        axes.set_xscale("log")
-        axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
-        axes.minorticks_off()
-        axes.set_xlabel("epsilon")
-        axes.set_ylabel("predicted mean loss (band: 90 %)")
-        axes.set_title(f"{made.task.n} sites, {made.task.graph.name} graph, {made.task.d} features")
-        axes.legend()
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except ValueError as error:
-            raise InputError(f"Expected a file name ending in .svg, .png or .pdf, got plot={str(path)!r}.") from error

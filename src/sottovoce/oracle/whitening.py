@@ -93,6 +93,10 @@ class Whitening:
         """The size of c: (1, runs). No row counts as longer than this."""
         return np.abs(self.c)
 
+    def least(self, norm: float) -> Floats:
+        """How often a row of weight 1 counts at least, if it is no longer than `norm`: (1, runs)."""
+        return np.minimum(1.0, (self.length / (norm * self.norm)) ** 2)
+
     @cached_property
     def rounding(self) -> Floats:
         """Relative error of a row's coordinates, its weight or a prediction, for a row of norm 1: (1, runs)."""

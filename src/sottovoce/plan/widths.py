@@ -132,7 +132,7 @@ class PredictedIntervals:
     rows: int
     epsilon: float
     notes: tuple[str, ...]
-    hopeless: bool  # True if in no made-up table any coefficient would tell the largest of `TOLD_RATIOS` from 1
+    hopeless: bool  # True if in no made-up table any coefficient asked for would tell the largest of `TOLD_RATIOS`
     case: Case = field(repr=False)
     progress: Progress | None = field(default=None, repr=False)
 
@@ -141,25 +141,32 @@ class PredictedIntervals:
         """All but the intercept."""
         return tuple(line for line in self.lines if line.name != INTERCEPT)
 
+    @property
+    def asked(self) -> tuple[PredictedWidth, ...]:
+        """The coefficients that the run is made for: with focus these, else all but the intercept."""
+        focus = self.case.algorithm.focus
+        return tuple(self.lines[j] for j in focus) if focus else self.coefficients
+
     def telling(self, ratio: float) -> tuple[PredictedWidth, ...]:
-        """The coefficients, but for the intercept, that are expected to be identified and to tell this ratio from 1."""
-        return tuple(line for line in self.coefficients if line.expected and line.ratio <= ratio)
+        """Of the coefficients asked for, those that are expected to be identified and to tell this ratio from 1."""
+        return tuple(line for line in self.asked if line.expected and line.ratio <= ratio)
 
     @property
     def summary(self) -> str:
         """Sentences on how much can be expected."""
         kind, (most, *others) = RATIOS[self.family], TOLD_RATIOS[::-1]
         more = "".join(f", of {ratio:g} for {len(self.telling(ratio))}" for ratio in others)
+        which = "focused coefficients" if self.case.algorithm.focus else "coefficients"
         return (
             f"Predicted at epsilon {self.epsilon:g} with {self.rows:,} rows: the 95 % interval tells {_a(kind)} of "
-            f"{most:g} from 1 for {len(self.telling(most))} of {len(self.coefficients)} coefficients{more}, each in "
+            f"{most:g} from 1 for {len(self.telling(most))} of {len(self.asked)} {which}{more}, each in "
             f"{100 * POWER:.0f} % of runs. For a number, the ratio is that of its highest to its lowest value."
         )
 
     @property
     def nearest(self) -> str:
-        """A sentence on what it would take until any coefficient tells the largest of `TOLD_RATIOS` from 1."""
-        needs = [needs[-1] for name, needs in self.needs.items() if name != INTERCEPT]
+        """A sentence on what it would take until a coefficient asked for tells the largest of `TOLD_RATIOS` from 1."""
+        needs = [self.needs[line.name][-1] for line in self.asked]
         rows = min((need.rows for need in needs if need.rows is not None), default=None)
         epsilon = min((need.epsilon for need in needs if need.epsilon is not None), default=None)
         if rows is None and epsilon is None:
@@ -259,7 +266,7 @@ def intervals(
         reached = math.exp(min(TOLD * span * median / 2, LARGEST_LOG))
         lines.append(PredictedWidth(name, Range(median, low, high), span, float(known.mean()), reached))
     telling = tried.identified & (tried.widths <= [_enough(TOLD_RATIOS[-1], span) for span in spans])
-    own = [name != INTERCEPT for name in names]
+    own = list(algorithm.focus) or [j for j, name in enumerate(names) if name != INTERCEPT]
     return PredictedIntervals(
         tuple(lines), loss.name, sum(case.counts), case.algorithm.epsilon, _notes(schema, said, loss),
         not telling[:, own].any(), case, progress,

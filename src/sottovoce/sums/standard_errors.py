@@ -80,7 +80,7 @@ def standard_errors(
             point=point[:, run], gradient=G[:, run], hessian=H[run], hessian_point=u[:, run],
             gradient_noise=float(noise[0, run]), hessian_noise=hessian_noise[run], rows=rows,
             moments=A.A[:, :, run] @ found.M.matrix(run) @ A.A[:, :, run], coordinates=A.A[:, :, run],
-            least=min(1.0, float(A.length[0, run] / (known.data_norm * A.norm[0, run])) ** 2),
+            least=float(A.least(known.data_norm)[0, run]),
             largest=known.data_norm, together=known.changed,
             dispersion=_dispersion(loss, hessian, run, A) if counts else 1.0, exponential=counts,
             focused=focused[run],

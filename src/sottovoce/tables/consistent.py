@@ -146,7 +146,7 @@ class Consistent:
 
 def whole_counts(noisy: Floats, total: int) -> Ints:
     """The counts >= 0 with this total that are nearest to the noisy ones, rounded so that they still add up."""
-    near = nearest_counts(noisy, float(total)) if total else np.zeros(len(noisy))
+    near = nearest_counts(noisy, float(total))
     counts: Ints = np.floor(near + 1e-9).astype(np.int64)
     short = total - int(counts.sum())
     # The largest remainders are rounded up; of equal ones, the first.

@@ -44,7 +44,7 @@ def nearest_counts(noisy: Floats, total: float) -> Floats:
     """
     falling = np.sort(noisy, axis=-1)[..., ::-1]
     level = (np.cumsum(falling, axis=-1) - total) / np.arange(1, noisy.shape[-1] + 1)
-    last = (falling > level).sum(axis=-1, keepdims=True) - 1
+    last = np.maximum((falling > level).sum(axis=-1, keepdims=True), 1) - 1  # for a total of 0 the largest alone
     kept: Floats = np.maximum(noisy - np.take_along_axis(level, last, axis=-1), 0.0)
     return kept
 
