@@ -22,6 +22,7 @@ mpl.use("Agg")
 
 @pytest.fixture(autouse=True)
 def _closed():
+    plt.close("all")  # those of other tests
     yield
     plt.close("all")
 

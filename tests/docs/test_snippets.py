@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from matplotlib import pyplot as plt
 
 from sottovoce import IPADMM
 from sottovoce.cli import main
@@ -149,6 +150,7 @@ def test_python(page, tmp_path, monkeypatch):
             exec(compile(code, page, "exec"), scope)
             for came, said in shown_values(code, scope):
                 assert list(came) == pytest.approx(said, rel=1e-9), page
+    plt.close("all")
     check = AFTER.get(page)
     if check is not None:
         check(scope, {path.name for path in tmp_path.iterdir()})
