@@ -51,7 +51,7 @@ LONG_ROWS = LongRows(2e4, 16.0)
 # Of predictions, and of intervals: those of least squares hold only where few residuals are cut.
 TO_PREDICT, TO_INFER = Far(3.0, 0.5), Far(5.0, 1.0)
 DRAWS, SEED = 400, 0  # of the bootstrap that says how sure R^2 is
-SURE = 3.0  # times the noise in them, from which on residuals say anything of R^2
+SURE = 8.0  # times the noise in residuals, from which on labels say anything of R^2: both as mean squares
 
 
 class _Heard(NamedTuple):
@@ -271,14 +271,16 @@ def _dispersed(e: Evidence) -> Evidence:
 
 
 def explained(e: Evidence, constant: float) -> tuple[float, float]:
-    """R^2 and its standard error, of the noise and of drawing rows; the error is infinite where the residuals drown in
-    noise. `constant` is the last feature of every row; 0 where there is none, and R^2 is then uncentred: it
+    """R^2 and its standard error, of the noise and of drawing rows; the error is infinite where noise in the
+    residuals is large beside the labels. That hardly depends on R^2 itself, so it is right where it is shown. `constant` is the last feature of every row; 0 where there is none, and R^2 is then uncentred: it
     compares with a prediction of 0.
     """
+    assert e.squares is not None  # as every evidence of this file has it
     p = len(e.point)
     last = np.eye(p)[-1] if e.coordinates is None else np.linalg.inv(e.coordinates)[-1]  # the constant's coordinates
 
-    def share(of: Evidence) -> float:
+    def share(of: Evidence) -> tuple[float, float]:
+        """R^2, and the mean square of the labels that it is a share of."""
         solved = _solved(of)
         turned = of.hessian @ solved.model
         fitted = float(solved.model @ turned) - solved.excess
@@ -291,15 +293,15 @@ def explained(e: Evidence, constant: float) -> tuple[float, float]:
                 - e.hessian_noise**2 / 2 * (float(e.point @ e.point) * float(last @ last) + float(e.point @ last) ** 2)
             )
             fitted -= max(summed, 0.0) / constant**2 / counted
-        left = max(solved.left, solved.noise)
-        return max(fitted, 0.0) / max(left + max(fitted, 0.0), float(TINY))
+        labels = max(max(solved.left, solved.noise) + max(fitted, 0.0), float(TINY))
+        return max(fitted, 0.0) / labels, labels
 
-    found, solved, rng = share(e), _solved(e), np.random.default_rng(SEED)
-    if solved.left < SURE * solved.noise:
+    (found, labels), rng = share(e), np.random.default_rng(SEED)
+    if labels < SURE * _solved(e).noise:
         return found, math.inf
     again = [
         share(replace(e, hessian=e.hessian + one, gradient=e.gradient + e.gradient_noise * rng.normal(size=p),
-                      squares=(e.squares or 0.0) + e.squares_noise * rng.normal()))
+                      squares=e.squares + e.squares_noise * rng.normal()))[0]
         for one in symmetric_noise(rng, DRAWS, p, e.hessian_noise)
     ]  # fmt: skip
     return found, math.sqrt(float(np.var(again)) + 4 * found * (1 - found) ** 2 * e.together / e.rows)

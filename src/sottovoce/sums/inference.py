@@ -300,8 +300,8 @@ def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats
     """Factor on each standard error: the LEVEL quantile of errors in the bootstrap, over the normal quantile."""
     p, noise = len(e.point), e.hessian_noise
     draws, rng = int(np.clip(WORK / p**3, FEWEST_DRAWS, DRAWS)), np.random.default_rng(SEED)
-    # The truth of the bootstrap: eigenvalues as seen, or half the floor where they may be anything; d of either sign.
-    values, vectors = np.where(step.doubt[0] > 0, step.values[0] / 2, step.values[0]), step.vectors[0]
+    # The truth of the bootstrap: eigenvalues as seen, but half the floor at least; d of either sign.
+    values, vectors = step.values[0] * np.maximum(1 - step.doubt[0], 0.5), step.vectors[0]
     truth = (vectors * values) @ vectors.T
     hessians = truth + symmetric_noise(rng, draws, p, noise)
     d = (np.sqrt(step.squares[0]) * rng.choice([-1.0, 1.0], size=(draws, p))) @ vectors.T
