@@ -14,7 +14,7 @@ Two hidden factors make columns go together. Labels are those of `sottovoce.plan
 """
 
 import numpy as np
-from scipy.special import ndtr, softmax
+from scipy.special import ndtr
 
 from sottovoce.arrays import Floats, Ints
 from sottovoce.files.schema import Boolean, Column, Schema
@@ -109,14 +109,14 @@ def _number(rng: np.random.Generator) -> tuple[float, float]:
 
 def _levels(rng: np.random.Generator, hidden: Floats, shares: Floats) -> Ints:
     """Levels of all rows, with these shares, that go along with the hidden factors."""
-    scores = LOADING * hidden @ rng.normal(size=(FACTORS, len(shares)))
+    scores = LOADING * rng.normal(size=(FACTORS, len(shares))).T @ hidden.T
+    odds = np.exp(scores - scores.max(axis=0))  # (levels, rows)
     wanted = np.maximum(shares, _LEAST)
-    offsets = np.log(wanted)
+    scale = wanted
     for _ in range(_SWEEPS):
-        chances = softmax(scores + offsets, axis=1)
-        offsets = offsets + np.log(wanted / chances.mean(axis=0))
-    reached = np.cumsum(softmax(scores + offsets, axis=1), axis=1)
-    return np.asarray(np.sum(reached[:, :-1] <= rng.random(len(hidden))[:, None], axis=1), dtype=np.int64)
+        scale = wanted / (odds @ (1 / (scale @ odds))) * len(hidden)
+    reached = np.cumsum(scale[:, None] * odds, axis=0)
+    return np.asarray(np.sum(reached[:-1] <= rng.random(len(hidden)) * reached[-1], axis=0), dtype=np.int64)
 
 
 def _between(rng: np.random.Generator, ends: tuple[float, float]) -> float:

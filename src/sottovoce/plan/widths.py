@@ -121,6 +121,10 @@ class _Tried(NamedTuple):
     widths: Floats
     identified: Bools
 
+    @property
+    def found(self) -> _Found:
+        return _Found(np.median(self.widths, axis=0), self.identified.mean(axis=0))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -134,6 +138,8 @@ class PredictedIntervals:
     notes: tuple[str, ...]
     hopeless: bool  # True if in no made-up table any coefficient asked for would tell the largest of `TOLD_RATIOS`
     case: Case = field(repr=False)
+    tables: Sequence[Dataset] = field(repr=False)  # on which everything is predicted
+    found: _Found = field(repr=False)  # with the rows and epsilon that there are
     progress: Progress | None = field(default=None, repr=False)
 
     @property
@@ -204,16 +210,15 @@ class PredictedIntervals:
         """What is found for so many times as much, from where no coefficient tells the largest ratio from 1 to where
         all tell the smallest, or to the most.
         """
-        data, own = _tables(self.case), [line.name != INTERCEPT for line in self.lines]
-        spans, found = [line.span for line in self.lines], dict[float, _Found]()
+        own = [line.name != INTERCEPT for line in self.lines]
+        spans, found = [line.span for line in self.lines], {1.0: self.found}
         easy, hard = (np.array([_enough(ratio, span) for span in spans])[own] for ratio in TOLD_RATIOS[::-2])
 
         def widths(times: float) -> Floats:
             if self.progress is not None:
                 self.progress(part * 2 * STEPS + len(found), 4 * STEPS)
             if times not in found:
-                tried = _tried(changed(times), data)
-                found[times] = _Found(np.median(tried.widths, axis=0), tried.identified.mean(axis=0))
+                found[times] = _tried(changed(times), self.tables).found
             one = found[times]
             return np.where(one.identified >= HALF, one.widths, np.inf)[own]
 
@@ -258,7 +263,8 @@ def intervals(
         replace(algorithm, loss=loss), schema, tuple(int(m) for m in counts), schema.unit if unit is None else unit,
         belief,
     )  # fmt: skip
-    tried = _tried(case, _tables(case))
+    tables = _tables(case)
+    tried = _tried(case, tables)
     names, spans = _names(schema), _spans(schema)
     lines = []
     for name, span, widths, known in zip(names, spans, tried.widths.T, tried.identified.T, strict=True):
@@ -269,7 +275,7 @@ def intervals(
     own = list(algorithm.focus) or [j for j, name in enumerate(names) if name != INTERCEPT]
     return PredictedIntervals(
         tuple(lines), loss.name, sum(case.counts), case.algorithm.epsilon, _notes(schema, said, loss),
-        not telling[:, own].any(), case, progress,
+        not telling[:, own].any(), case, tables, tried.found, progress,
     )  # fmt: skip
 
 

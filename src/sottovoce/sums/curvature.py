@@ -60,7 +60,7 @@ class Curvature(NamedTuple):
 
     def product(self, v: Floats, w: Floats) -> Floats:
         """<v, M^ w>, summed over the outputs: (1, runs)."""
-        product: Floats = np.sum(self.values[:, None, :] * self._turn(v) * self._turn(w), axis=(0, 1))[None]
+        product: Floats = np.sum(self.values[:, None, :] * self.turned(v) * self.turned(w), axis=(0, 1))[None]
         return product
 
     def seen(self, whitening: Whitening | None) -> Floats:
@@ -84,12 +84,12 @@ class Curvature(NamedTuple):
         return self._scaled(v, 1 / scale)
 
     def _scaled(self, v: Floats, scale: Floats) -> Floats:
-        turned = self._turn(v) * scale[:, None, :]
+        turned = self.turned(v) * scale[:, None, :]
         if self.basis is not None:
             turned = np.einsum("ijr,jor->ior", self.basis, turned, optimize=True)
         return turned.reshape(v.shape)
 
-    def _turn(self, v: Floats) -> Array:
+    def turned(self, v: Floats) -> Array:
         """A model (d, runs) in the eigenbasis: (p, outputs, runs)."""
         parts = v.reshape(len(self.values), -1, v.shape[1])
         return parts if self.basis is None else np.einsum("jir,jor->ior", self.basis, parts, optimize=True)

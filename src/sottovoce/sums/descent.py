@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Array, Floats
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.problem.losses import Loss
 from sottovoce.sums.curvature import TINY, WIDEST_MATRIX, Curvature
@@ -67,6 +67,7 @@ class Heard(NamedTuple):
     y: Floats  # (d, runs) where it was taken
     G: Floats  # (d, runs) in the coordinates of the rows
     std: Floats  # (1, runs) or (1, 1) of the noise in each number, in whitened coordinates
+    turned: Array  # (p, outputs, runs) y in the eigenbasis of the second moments
 
 
 class Descent(NamedTuple):
@@ -90,18 +91,24 @@ class Descent(NamedTuple):
         return np.maximum(self.L * filled + self.penalty, TINY)
 
     @property
-    def gathered(self) -> Heard:
-        """The mean of all gradients, and of their points. Those far from w weigh less: the curvature is another."""
+    def gathered(self) -> tuple[Floats, Floats, Floats]:
+        """Means of all points and gradients, and the noise in the latter: as y, G and std of `Heard`.
+
+        Those far from w weigh less: the curvature is another.
+        """
         M, w = self.M, self.w
         outputs = len(w) // len(M.values)
-        variance = outputs * np.sum(M.values * self.unit / self.scale**2, axis=0, keepdims=True)
-        weights = [1 / np.maximum(h.std**2 * variance + APART * M.product(h.y - w, h.y - w), TINY) for h in self.heard]
-        most = np.maximum.reduce(weights)  # so that they may be added
-        weights = [weight / most for weight in weights]
-        weights = [weight / sum(weights) for weight in weights]
-        y, G = (sum(u * part for u, part in zip(weights, parts, strict=True))
-                for parts in ([h.y for h in self.heard], [h.G for h in self.heard]))  # fmt: skip
-        return Heard(y, G, np.sqrt(sum((u * h.std) ** 2 for u, h in zip(weights, self.heard, strict=True))))
+        variance = outputs * np.sum(M.values * self.unit / self.scale**2, axis=0)
+        stds = np.concatenate([np.broadcast_to(h.std, (1, w.shape[1])) for h in self.heard])
+        away = np.stack([h.turned for h in self.heard]) - M.turned(w)
+        weights = 1 / np.maximum(stds**2 * variance + APART * np.einsum("pr,kpor,kpor->kr", M.values, away, away), TINY)
+        weights /= weights.max(axis=0)  # so that they may be added
+        weights /= weights.sum(axis=0)
+        y, G = (
+            np.einsum("kr,kdr->dr", weights, np.stack(parts))
+            for parts in ([h.y for h in self.heard], [h.G for h in self.heard])
+        )
+        return y, G, np.sqrt(np.sum((weights * stds) ** 2, axis=0, keepdims=True))
 
     @property
     def fit(self) -> Fit:
@@ -157,7 +164,8 @@ def descend(
             bent = MEMORY * bent + _dot(G - at.heard[-1].G, way)
             bound = MEMORY * bound + L * M.product(way, way)
         bend = np.where(bound > 0, np.clip(bent / np.where(bound > 0, bound, 1.0), least, 1.0), 1.0)
-        before, at = at.w, at._replace(bend=bend, whitening=whitening, heard=(*at.heard, Heard(y, G, opened.mean_std)))
+        heard = Heard(y, G, opened.mean_std, M.turned(y))
+        before, at = at.w, at._replace(bend=bend, whitening=whitening, heard=(*at.heard, heard))
         g = G + penalty * y
         step = alpha * M.divide(g, at.scale)
 

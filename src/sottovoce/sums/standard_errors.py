@@ -64,11 +64,11 @@ def standard_errors(
         last = yield Ask(WhitenedGradient(better, A), so_far)
         # From here on with the bits of the point and the whitening that all sites took.
         better, A, rows = last.question.u, last.question.whitening, last.rows
-        heard = Heard(A.times(better), A.divide(last.mean), np.broadcast_to(last.mean_std, (1, known.runs)))
+        model = A.times(better)
+        heard = Heard(model, A.divide(last.mean), last.mean_std, found.M.turned(model))
         found = found._replace(w=heard.y, heard=(*found.heard, heard))
     # All gradients say where the optimum is, those near it most.
     y, g, noise = found.gathered
-    noise = np.broadcast_to(noise, (1, known.runs))
     point, G = A.divide(y), A.times(g)
     # lam |w|^2 / 2 is lam <u, A^2 u> / 2.
     ridge = penalty * np.einsum("ijr,jkr->rik", A.A, A.A)
