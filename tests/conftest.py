@@ -14,6 +14,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from helpers import draws, every
 
+TESTS = Path(__file__).parent
+
 _CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
 settings.register_profile("same", derandomize=True, **_CALM)
 settings.register_profile("new", derandomize=False, print_blob=True, **_CALM)
@@ -71,10 +73,20 @@ LONGEST = (
 )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """In a fresh clone every file has to be compiled: each worker begins with other folders, and finds the rest done."""
+    report = yield
+    if collector.path == TESTS and (worker := getattr(collector.config, "workerinput", None)):
+        first = int(worker["workerid"].removeprefix("gw")) * len(report.result) // worker["workercount"]
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    place = {Path(__file__).parent / name: i for i, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path, len(place)))
+    place = {TESTS / name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (place.get(item.path, len(place)), item.path))  # the same in every worker
     for_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if for_gpu and not config.option.collectonly and not every.has_gpu():
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
@@ -142,6 +154,20 @@ def pytest_runtest_call():
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown():
     return (yield from _within_its_time())
+
+
+@pytest.fixture
+def few_tables(monkeypatch):
+    """Plans and intervals are predicted on 3 small tables: for tests of what is said of them, not of how good they are."""
+    from sottovoce.plan import predict, widths
+
+    made = predict._made_up_tables
+    made.cache_clear()
+    monkeypatch.setattr(predict, "TABLES", 3)
+    monkeypatch.setattr(widths, "TABLES", 3)
+    monkeypatch.setattr(widths, "ROWS", 4000)
+    yield
+    made.cache_clear()
 
 
 @pytest.hookimpl(wrapper=True)

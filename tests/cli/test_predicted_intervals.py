@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("few_tables")
 SCHEMA = """
 version = 1
 [label]

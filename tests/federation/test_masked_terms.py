@@ -290,6 +290,7 @@ def test_masked_sums_are_the_default(place):
     assert "Algorithm:" not in said
 
 
+@pytest.mark.usefixtures("few_tables")
 def test_intervals_are_predicted_before_anyone_signs(place):
     schema = '[label]\ncolumn = "ill"\nclasses = ["no", "yes"]\n[[columns]]\nname = "smoker"\nkind = "boolean"\n'
     (place / "schema.toml").write_text("version = 1\n" + schema + "shares = [0.3, 0.7]\n")

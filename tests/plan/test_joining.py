@@ -92,6 +92,7 @@ def test_the_largest_is_advised_not_to_join_where_it_would_lose():
     assert "Advise sites of such sizes not to join" in found.reason
 
 
+@pytest.mark.usefixtures("few_tables")
 def test_the_command_says_it():
     arguments = ["--sizes", "4000,900,300,100", "--features", "6", "--max-rounds", "10", "--quiet"]
     shown = CliRunner().invoke(APP, arguments).stdout

@@ -14,6 +14,7 @@ from sottovoce.plan import plan as planned
 from sottovoce.privacy.strength import default_delta
 from sottovoce.problem import graphs
 
+pytestmark = pytest.mark.usefixtures("few_tables")
 APP = typer.Typer()
 APP.command()(plan)
 SHAPE = ["--sizes", "60,80,70", "--features", "4", "--max-rounds", "5", "--quiet"]
