@@ -75,7 +75,7 @@ LONGEST = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    """In a fresh clone every file has to be compiled: each worker begins with other folders, and finds the rest done."""
+    """In a fresh clone every file is compiled first: each worker begins with other folders, and finds the rest done."""
     report = yield
     if collector.path == TESTS and (worker := getattr(collector.config, "workerinput", None)):
         first = int(worker["workerid"].removeprefix("gw")) * len(report.result) // worker["workercount"]
@@ -158,7 +158,7 @@ def pytest_runtest_teardown():
 
 @pytest.fixture
 def few_tables(monkeypatch):
-    """Plans and intervals are predicted on 3 small tables: for tests of what is said of them, not of how good they are."""
+    """Plans and intervals are predicted on 3 small tables: for tests of what is said, and not of how good it is."""
     from sottovoce.plan import predict, widths
 
     made = predict._made_up_tables

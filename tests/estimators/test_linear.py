@@ -108,7 +108,7 @@ def test_all_releases_cost_what_was_asked_for(options):
 
 
 def test_the_sums_carry_their_noise():
-    algorithm, runs = LeastSquares(epsilon=1.0, delta=1e-5, colluding=1, rounds=3), 4000
+    algorithm, runs = LeastSquares(epsilon=1.0, delta=1e-5, colluding=1, rounds=3), 1000
     held = sv.Sites([np.full((4, 2), 0.5)] * 4, [np.zeros(4)] * 4)
     site = algorithm.oracle(held, sv.graphs.complete(4))
     heard = opened(algorithm, site, SeededNoise(1, Shape(4, 2, runs)), runs)
@@ -116,8 +116,8 @@ def test_the_sums_carry_their_noise():
         unit = sigma * one.question.sensitivity(site, 16) * math.sqrt(4 / 3)
         np.testing.assert_allclose(one.std, unit)
         left = (one.value - one.question.of(site, 16)) / unit
-        assert left.std() == pytest.approx(1, abs=0.02)
-        assert abs(left.mean()) < 0.03
+        assert left.std() == pytest.approx(1, abs=0.04)  # a share more or less is 15 %
+        assert abs(left.mean()) < 0.06
 
 
 def test_without_noise_it_is_least_squares():
