@@ -20,7 +20,7 @@ from sottovoce.oracle.row_sums import half, whole
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy import delta, epsilon
 from sottovoce.privacy.observers import weakened
-from sottovoce.sums.inference import CRITICAL, USUAL, Evidence, infer
+from sottovoce.sums.inference import CRITICAL, FLOOR, USUAL, Evidence, infer
 
 N, D, RUNS = 4, 3, 3000
 ALL = sv.graphs.complete(N)
@@ -360,3 +360,15 @@ def test_a_hessian_from_elsewhere_makes_no_interval_that_misses(off):
     misses = np.abs(found.values - exact) > CRITICAL * found.errors
     assert abs(found.values[1] - exact[1]) > 0.3  # one step does not get there
     assert not misses[found.identified].any()
+
+
+def test_errors_grow_as_noise_hides_a_direction():
+    """Its eigenvalue passes the floor. The bootstrap took half the floor for it just below, and errors fell."""
+    noise, p = 0.01, 12
+
+    def error(value):
+        hessian = np.diag([*np.ones(p - 1), value * FLOOR * noise * math.sqrt(2 * p)])
+        return infer(Evidence(np.full(p, 0.2), np.zeros(p), hessian, 0.01, noise, 10_000), np.eye(p)).errors[-1]
+
+    errors = [error(value) for value in (1.2, 1.02, 0.98, 0.8, 0.4)]
+    assert errors == sorted(errors)
