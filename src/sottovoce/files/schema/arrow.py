@@ -65,9 +65,9 @@ class TextCells(Cells):
         texts, broken = _decode(distinct)
         values = compute.utf8_trim_whitespace(pa.concat_arrays([texts, pa.nulls(1, texts.type)]))
         self._values = values
-        self._codes: NDArray[np.int64] = _numpy(codes.fill_null(len(distinct)).cast(pa.int64()))
+        self._codes: NDArray[np.int64] = _numpy(_filled(codes.cast(pa.int64()), len(distinct)))
         self._broken = np.append(broken, False)
-        marked = compute.is_in(values, value_set=pa.array(list(markers), type=values.type))
+        marked = compute.is_in(values, value_set=_texts(markers))
         self._missing: Bools = (_numpy(marked) | _numpy(values.is_null())) & ~self._broken
 
     def __len__(self) -> int:
@@ -87,8 +87,8 @@ class TextCells(Cells):
 
     def places(self, words: Sequence[str], first: int | None = None) -> Places:
         values = self._values if first is None else compute.utf8_slice_codeunits(self._values, 0, first)
-        found = compute.index_in(values, value_set=pa.array(list(words), type=values.type))
-        places: Places = _numpy(found.fill_null(-1))
+        found = compute.index_in(values, value_set=_texts(words))
+        places: Places = _numpy(_filled(found, -1))
         return places[self._codes]
 
     def multiline(self) -> Bools:
@@ -130,7 +130,7 @@ class TypedCells(Cells):
         return np.zeros(len(self), dtype=bool)
 
     def numbers(self) -> Floats:
-        numbers: Floats = _numpy(self._values.cast(pa.float64(), safe=False).fill_null(np.nan)).copy()
+        numbers: Floats = _numpy(_filled(self._values.cast(pa.float64(), safe=False), np.nan)).copy()
         numbers[np.isinf(numbers)] = np.nan
         return numbers
 
@@ -178,18 +178,38 @@ def _parse_numbers(texts: Any, decimal: str) -> Floats:
     if decimal == ",":
         # A point would be a separator of thousands, or of something else: not guessed at.
         fine = compute.match_substring_regex(texts, _COMMA_FLOAT)
-        parsed = compute.replace_substring(compute.if_else(fine, texts, None), ",", ".").cast(pa.float64())
-        return _finite(parsed)
+        return _finite(compute.replace_substring(_where(fine, texts), ",", ".").cast(pa.float64()))
     try:
         return _finite(texts.cast(pa.float64()))
     except pa.ArrowInvalid:
         # Only now the slow way: those that do not look like a number are set aside.
         fine = compute.match_substring_regex(texts, _FLOAT)
-        return _finite(compute.if_else(fine, texts, None).cast(pa.float64()))
+        return _finite(_where(fine, texts).cast(pa.float64()))
+
+
+def _texts(words: Sequence[str]) -> Any:
+    """Words as an array. `pyarrow.array` would import pandas, where it is installed: half a second."""
+    coded = [word.encode() for word in words]
+    ends = np.cumsum([0, *map(len, coded)], dtype=np.int64)
+    return pa.Array.from_buffers(
+        pa.large_string(), len(coded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(coded))]
+    )
+
+
+def _where(fine: Any, texts: Any) -> Any:
+    """These of the texts, and nothing in place of the others."""
+    return compute.if_else(fine, texts, pa.nulls(1, texts.type)[0])
+
+
+def _filled(numbers: Any, value: float) -> Any:
+    """With this value where there is none. A plain number would become a `pyarrow.scalar`, which imports pandas too."""
+    kind = numbers.type
+    buffer = pa.py_buffer(np.array([value], dtype=kind.to_pandas_dtype()))
+    return numbers.fill_null(pa.Array.from_buffers(kind, 1, [None, buffer])[0])
 
 
 def _finite(parsed: Any) -> Floats:
-    numbers: Floats = _numpy(parsed.fill_null(np.nan)).copy()
+    numbers: Floats = _numpy(_filled(parsed, np.nan)).copy()
     numbers[np.isinf(numbers)] = np.nan
     return numbers
 
@@ -200,5 +220,7 @@ def _short(value: object) -> str:
 
 
 def _numpy(array: Any) -> NDArray[Any]:
-    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return values
+    """Numbers or truth values, none of them missing. `to_numpy` would import pandas."""
+    if pa.types.is_boolean(array.type):
+        return np.from_dlpack(array.cast(pa.uint8())).view(np.bool_)
+    return np.from_dlpack(array)
