@@ -83,6 +83,7 @@ NAVIGATION = {
         "proofs/places",
         "proofs/people",
         "proofs/rows",
+        "proofs/norms",
         "proofs/softmax",
         "proofs/poisson",
         "proofs/masked",

@@ -57,6 +57,7 @@ _LAW = (
 )
 _MASKED = "tests/algorithms/test_masked_privacy.py"
 _QUESTIONS = "tests/sums/test_questions.py::test_no_unit_moves_a_sum_by_more_and_some_by_nearly_as_much"
+_TERMS = "tests/schema/test_terms.py"
 _RELEASES = "tests/auditing/test_releases.py::test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed"
 _DEVICES = "tests/conformance/test_devices.py"
 _SOFTMAX = "tests/losses/test_softmax_devices.py"
@@ -1883,6 +1884,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "np.where(x < 0, Finding.NEGATIVE, encoded.finding)",
         "np.where(x < 0, Finding.CLIPPED, encoded.finding)",
         "tests/tables/test_survival.py::test_rows_that_do_not_fit_are_refused_before_anything_is_charged",
+    ),
+    Mutant(
+        "terms do not count in the norm of a row",
+        "files/schema/schema.py",
+        "return sqrt(len(self.columns) + len(self.joined) + self.intercept**2)",
+        "return sqrt(len(self.columns) + self.intercept**2)",
+        f"{_TERMS}::test_no_row_is_longer_than_data_norm_whatever_an_enemy_writes",
+    ),
+    Mutant(
+        "a spline is not divided by its reach",
+        "files/schema/terms.py",
+        "value = made.values(share) / made.reach * (side.place == 0)[:, None]",
+        "value = made.values(share) * (side.place == 0)[:, None]",
+        f"{_TERMS}::test_no_row_is_longer_than_data_norm_whatever_an_enemy_writes",
+    ),
+    Mutant(
+        "the reach of a curve is its largest norm at the knots",
+        "files/schema/curve.py",
+        "grid = np.append(grid, 1.0)",
+        "grid = self.knots",
+        f"{_TERMS}::test_the_curve_is_the_natural_cubic_spline_and_its_reach_bounds_it_closely",
     ),
     Mutant(
         "a survival curve forgets the noise in those at risk",

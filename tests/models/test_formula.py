@@ -12,7 +12,7 @@ from sottovoce.cli import main
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.files import models
 from sottovoce.files.models.formula import formula
-from sottovoce.files.schema import Schema, files
+from sottovoce.files.schema import Interaction, Schema, files
 from sottovoce.problem.losses import Huber, Logistic, Poisson, SmoothedHinge, Softmax, WeightedLogistic
 
 # Where Python compiles that package first, it warns of how it is written.
@@ -180,6 +180,10 @@ REFUSED = {
     "rows are shortened": (lambda: model_of(replace(CLINIC, row_norm=1.2)), r"rows that are shortened to .* = 1\.2"),
     "backslash": (lambda: model_of(replace(CLINIC, missing_values=("\\",))), "with a backslash"),
     "control character": (lambda: model_of(classes=("a", "b\x1b[2J")), "control character"),
+    "terms": (
+        lambda: model_of(replace(CLINIC, terms=(Interaction(columns=("age", "smoker")),))),
+        "the term age:smoker, of kind 'interaction'",
+    ),
     "codes": (
         lambda: model_of(replace(CLINIC, columns=(*CLINIC.columns[:4], replace(CLINIC.columns[4], first=2)))),
         "codes that are cut to 2 characters in column 'blood'",

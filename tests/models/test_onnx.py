@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 
 from models.clinics import CLINIC, cells, encoded_one_by_one, model_of
+from schema.samples import SCHEMA
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.files.models.onnx_graph import to_onnx
 from sottovoce.files.schema import Schema
@@ -179,6 +180,39 @@ def test_reference_levels_and_numbers_that_mean_missing_come_out_as_from_a_file(
     assert np.array_equal(found["valid"], used)
     features = np.array([row for row in one_by_one if row is not None])
     np.testing.assert_allclose(found["scores"][used], model.outputs(features), rtol=1e-12, atol=1e-12)
+
+
+TERMS = """
+[[terms]]
+kind = "interaction"
+columns = ["age", "ward"]
+[[terms]]
+kind = "interaction"
+columns = ["smoker", "dose"]
+[[terms]]
+kind = "spline"
+column = "age"
+knots = [0, 30, 50, 95]
+[[terms]]
+kind = "spline"
+column = "dose"
+knots = [-4, 0, 4]
+"""
+JOINED = Schema.loads(SCHEMA.replace('scale = "unit"', 'scale = "unit"\nmissing = "indicator"') + TERMS)
+
+
+@pytest.mark.parametrize(("row_norm", "loss"), [("bound", Logistic()), (1.2, Softmax(3))])
+def test_interactions_and_splines_come_out_as_from_a_file(row_norm, loss, tmp_path):
+    schema = replace(JOINED, row_norm=row_norm)
+    model = model_of(schema, loss, ("a", "b", "c")[: max(2, loss.outputs)])
+    columns = cells()
+    found, rows = run(to_onnx(model), fed(columns, schema)), encoded_one_by_one(columns, schema, tmp_path)
+    used = np.array([row is not None for row in rows])
+    assert 100 < used.sum() < 350
+    assert np.array_equal(found["valid"], used)
+    features = np.array([row for row in rows if row is not None])
+    assert (np.abs(features).sum(axis=0) > 0).all()
+    np.testing.assert_allclose(found["scores"][used], model.outputs(features), rtol=1e-11, atol=1e-12)
 
 
 def fed_numbers(columns, schema):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.interpolate import CubicSpline
 
 from sottovoce.files.schema import Schema
 from sottovoce.plan.schema_rows import table
@@ -124,3 +125,20 @@ def test_the_same_seed_makes_the_same_rows_and_several_classes_have_labels():
     assert (one.features != same.features).nnz == 0
     np.testing.assert_array_equal(one.labels, same.labels)
     assert set(made(SCHEMA, loss=Softmax(3), belief=Belief()).labels) == {0.0, 1.0, 2.0}
+
+
+def test_terms_are_made_of_the_made_up_columns():
+    terms = '[[terms]]\nkind = "interaction"\ncolumns = ["age", "ward"]\n'
+    terms += '[[terms]]\nkind = "spline"\ncolumn = "dose"\nknots = [10, 50, 90]\n'
+    data, one = made(Schema.loads(TEXT + terms)), made(SCHEMA)
+    x, mains = (made_up.features.toarray() for made_up in (data, one))
+    named = dict(zip(data.names, x.T * np.sqrt(6 + 2 + 0.25), strict=True))
+    # Columns are drawn as without terms; only then are terms made of them.
+    np.testing.assert_allclose(x[:, : mains.shape[1] - 1] * np.sqrt(8.25), mains[:, :-1] * np.sqrt(6.25), atol=1e-12)
+    for level in ("north", "<missing>"):
+        np.testing.assert_allclose(named[f"age:ward={level}"], named["age"] * named[f"ward={level}"], atol=1e-12)
+    dose = named["dose"] * 100
+    curve = CubicSpline([10, 50, 90], [0, 1, 0], bc_type="natural")
+    inside = (dose >= 10) & (dose <= 90)
+    np.testing.assert_allclose(named["dose=<bend at 50>"][inside], curve(dose[inside]), atol=1e-8)
+    assert np.linalg.norm(x, axis=1).max() <= 1

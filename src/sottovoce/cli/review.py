@@ -63,7 +63,7 @@ class _Work:
     def show_page(self) -> None:
         """Print what is to be signed off, whole, and what was decided and left out."""
         from sottovoce.files.schema.draft import LEFT_OUT
-        from sottovoce.files.schema.review import page, supplied
+        from sottovoce.files.schema.review import page, supplied, term_words
         from sottovoce.numerals import counted
 
         rows, person = page(self.schema), self.schema.person
@@ -79,7 +79,7 @@ class _Work:
             (", ".join(row.columns), row.kind, _values(row), _GAPS.get(str(row.found.get("missing")), ""))
             for row in rows
         ]
-        told = [supplied(self.schema)] if supplied(self.schema) else []
+        told = [*term_words(self.schema), *([supplied(self.schema)] if supplied(self.schema) else [])]
         show(*left_out, *told, "", _WARNING, Table(("column", "kind", "read from the file", "gaps"), cells))
 
     def _label(self) -> str:

@@ -172,6 +172,7 @@ def _facts(schema: "Schema") -> dict[str, Any]:
         "usual_norm": schema.usual_norm,
         "advice": _advice(schema),
         "classes": None if schema.classes is None else list(schema.classes),
+        "terms": [term.words() for term in schema.terms or ()],
         "supplied": schema.known,
         "shares": {column.name: column.shares for column in schema.columns if column.shares is not None},
         "unreviewed": list(schema.unreviewed),
@@ -196,11 +197,12 @@ def _show_report(report: "Report") -> None:
 
 
 def _show_schema(schema: "Schema") -> None:
-    from sottovoce.files.schema.review import supplied
+    from sottovoce.files.schema.review import supplied, term_words
 
-    rows = [(column.name, column.kind(), str(column.width), column.missing) for column in schema.columns]
+    rows = [(column.name, column.kind(), str(column.width), str(column.missing)) for column in schema.columns]
+    rows += [(term.name, term.kind(), str(term.width(columns)), "") for term, columns in schema.joined]
     output.show(Table(("column", "kind", "features", "missing"), rows))
-    output.show(f"Label: {schema.label.name}, {schema.label.meaning()}.")
+    output.show(*term_words(schema), f"Label: {schema.label.name}, {schema.label.meaning()}.")
     if schema.person is not None:
         words = (f"People: column {schema.person.column}, with at most {schema.person.rows} rows each.",)
         output.show(" ".join((*words, *schema.person.notes)))

@@ -10,7 +10,8 @@ that several tables together show what is left open:
     missing     in SHARES_MISSING of the rows, if that is a feature
     numbers     roughly normal within the bounds: mean in MEANS, standard deviation in SPREADS, in widths of the bounds
 
-Two hidden factors make columns go together. Labels are those of `sottovoce.plan.synthetic`.
+Two hidden factors make columns go together. Terms are made of the columns, as in a file. Labels are those of
+`sottovoce.plan.synthetic`.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.files.schema import Boolean, Column, Schema
 from sottovoce.files.schema.cells import Places
 from sottovoce.files.schema.columns import Ranged, Seasonal
-from sottovoce.files.schema.encoding import Encoding
+from sottovoce.files.schema.encoding import Encoding, term_entries
 from sottovoce.files.schema.findings import Finding
 from sottovoce.plan import synthetic
 from sottovoce.plan.synthetic import FACTORS, Belief
@@ -39,20 +40,26 @@ def table(schema: Schema, rows: int, loss: Loss, *, seed: int, belief: Belief) -
     """A made-up data set of this schema, encoded as it encodes, with labels that the loss accepts."""
     rng = np.random.default_rng(seed)
     hidden = rng.normal(size=(rows, FACTORS))
-    width = len(schema.columns) + (schema.intercept > 0)
-    place, value = np.full((rows, width), schema.d - 1, dtype=np.int32), np.full((rows, width), schema.intercept)
-    effects, first = np.ones(schema.d), 0
+    shape, effects, first = (rows, len(schema.columns)), np.ones(schema.d), 0
+    place, value = np.empty(shape, dtype=np.int32), np.empty(shape)
     for c, column in enumerate(schema.columns):
-        at, value[:, c] = _column(column, rng, hidden)
-        place[:, c] = first + at
-        if isinstance(column, Ranged) and not column.levels:
-            numbers = value[at == 0, c]
-            effects[first] = _USUAL_SD / max(float(numbers.std()), _LEAST)
+        place[:, c], value[:, c] = _column(column, rng, hidden)
+        if not column.levels:
+            effects[first] = _usual_effect(value[place[:, c] == 0, c])
         first += column.width
-    found = np.full((rows, len(schema.columns)), Finding.FITS, dtype=np.uint8)
+    for (term, columns), made in zip(schema.joined, term_entries(schema, place, value), strict=True):
+        if not all(column.levels for column in columns):
+            effects[first : first + term.width(columns)] = _usual_effect(made.value[made.value != 0])
+        first += term.width(columns)
+    found = np.full(shape, Finding.FITS, dtype=np.uint8)
     features = Encoding(schema, place, value, found).rows(np.ones(rows, dtype=np.bool_))
     labels = synthetic.labels(rng, features, hidden, effects, loss, belief, seed)
     return Dataset(features, labels, schema.feature_names, rows, schema.data_norm, schema.name)
+
+
+def _usual_effect(numbers: Floats) -> float:
+    """How large the coefficient of such numbers may be."""
+    return _USUAL_SD / max(float(numbers.std()), _LEAST) if len(numbers) else 1.0
 
 
 def _column(column: Column, rng: np.random.Generator, hidden: Floats) -> tuple[Places, Floats]:

@@ -18,7 +18,7 @@ import numpy as np
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Bools, Floats
 from sottovoce.errors import expect
-from sottovoce.files.models.coefficients import of_schema, per_unit, table_of
+from sottovoce.files.models.coefficients import per_unit, table_of, units
 from sottovoce.files.models.inference import INTERCEPT, LARGEST_LOG, RATIOS
 from sottovoce.files.schema import Schema
 from sottovoce.files.schema.inference import require_inferable
@@ -291,8 +291,7 @@ def _names(schema: Schema) -> tuple[str, ...]:
 
 def _spans(schema: Schema) -> list[float]:
     """How far each feature goes from lowest to highest, in the unit of its coefficient; 1 for the intercept."""
-    one = of_schema(schema, np.ones((schema.d, 1)))
-    spans = [float(part.effect[0] / part.per_unit[0]) for part in one.features]
+    spans = list[float](units(schema).span.tolist())
     return spans + [1.0] * (len(_names(schema)) - len(spans))
 
 

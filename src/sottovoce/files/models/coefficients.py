@@ -5,11 +5,14 @@ divided by B = sqrt(number of columns + intercept^2). Both are undone here:
 
     z = intercept + sum over columns of (per unit) x    for a number x
                                      or (effect)        for a category, a bin, a boolean that is true, a missing value
+        + sum over terms of (per unit) times the product for an interaction, in the units of both columns
+                         or (effect) times the function  for a spline, which is 1 at the knot of its name
+
+Where a number takes part in an interaction, the coefficient of the other column is for the number 0, in its own unit.
 
 A row that a schema with a numeric `row_norm` cuts is shorter than that says: its z is that much nearer to the offset.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, floor, log10
@@ -31,7 +34,7 @@ from sottovoce.files.models.inference import (
 )
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import Schema
-from sottovoce.files.schema.columns import Categorical, Ranged
+from sottovoce.files.schema.column import Units
 from sottovoce.problem.answers import Answers
 from sottovoce.problem.losses import Counts
 from sottovoce.sums.inference import Evidence
@@ -90,10 +93,30 @@ def of_schema(schema: Schema, weights: Floats, offset: float = 0.0) -> Coefficie
     constant: Floats = np.full(weights.shape[1], offset)
     if schema.intercept > 0:
         constant += schema.intercept * weights[-1]
-    parts = list(_parts(schema, weights))
-    for _, moved in parts:
-        constant += moved
-    return Coefficients(tuple(part for part, _ in parts), tuple(constant.tolist()))
+    slope, move, span, listed = units(schema)
+    own = weights[: len(slope)]
+    per_unit, constant = own * slope[:, None], constant + move @ own
+    places, first = dict[str, slice](), 0
+    for column in schema.columns:
+        places[column.name] = slice(first, first := first + column.width)
+    for term, columns in schema.joined:
+        place = slice(first, first := first + term.width(columns))
+        per_unit[place], beside, more = term.restored(columns, own[place])
+        constant += more
+        for name, added in zip(term.of, beside, strict=False):
+            per_unit[places[name]] += added
+    effects = (per_unit * span[:, None]).tolist()
+    names = schema.feature_names[: len(slope)]
+    lines = zip(names, effects, per_unit.tolist(), listed.tolist(), strict=True)
+    found = tuple(Coefficient(name, tuple(effect), tuple(one), known) for name, effect, one, known in lines)
+    return Coefficients(found, tuple(constant.tolist()))
+
+
+def units(schema: Schema) -> Units:
+    """How the features of a schema, without the intercept, follow from its columns in their own units."""
+    parts = [column.units() for column in schema.columns]
+    parts += [term.units(columns) for term, columns in schema.joined]
+    return Units(*(np.concatenate(found) for found in zip(*parts, strict=True)))
 
 
 def table_of(
@@ -166,25 +189,6 @@ def _ratio(log_ratio: float) -> str:
     return f"{exp(log_ratio):.{1 - floor(log10(abs(log_ratio)))}f}" if small else f"{exp(log_ratio):.2g}"
 
 
-def _plain(name: str, weights: Floats, listed: bool = True) -> Coefficient:
+def _plain(name: str, weights: Floats) -> Coefficient:
     numbers = tuple(float(w) for w in weights)
-    return Coefficient(name, numbers, numbers, listed)
-
-
-def _parts(schema: Schema, weights: Floats) -> Iterator[tuple[Coefficient, Floats]]:
-    """Every feature but the intercept, and what its zero in the column's unit adds to the constant."""
-    place, none = 0, np.zeros(weights.shape[1])
-    for column in schema.columns:
-        names, own = column.feature_names(), weights[place : place + column.width]
-        place += column.width
-        other = column.other_name if isinstance(column, Categorical) else None
-        for number, (name, row) in enumerate(zip(names, own, strict=True)):
-            if number == 0 and isinstance(column, Ranged) and column.edges is None:
-                # The number was moved into [0, 1] (unit) or [-1, 1] (symmetric).
-                low, high = column.bounds
-                effect = row if column.scale == "unit" else 2 * row
-                slope = effect / (high - low)
-                moved: Floats = -slope * low - (0 if column.scale == "unit" else row)
-                yield Coefficient(name, tuple(effect.tolist()), tuple(slope.tolist())), moved
-            else:
-                yield _plain(name, row, listed=name != other), none
+    return Coefficient(name, numbers, numbers)

@@ -31,8 +31,8 @@ _SCORE = "sottovoce_score"
 def formula(model: Model, form: Form) -> str:
     """The score, the prediction and, where the loss makes them, the probabilities, as text to be pasted.
 
-    Refuses models with more than two classes, dates, codes that are cut, exposures, or rows that may be shortened: of
-    these the formula would not be simple.
+    Refuses models with more than two classes, dates, codes that are cut, exposures, terms, or rows that may be
+    shortened: of these the formula would not be simple.
     """
     expect(form in get_args(Form), f"a formula among {', '.join(get_args(Form))}", formula=form)
     schema = model.schema
@@ -57,6 +57,8 @@ def _not_simple(model: Model, schema: Schema) -> str | None:
         return f"exposures in column {schema.exposure.column!r}"
     if schema.row_norm != "bound" and schema.data_norm < schema.encoded_norm:
         return f"rows that are shortened to row_norm = {schema.row_norm:g}"
+    if schema.terms is not None:
+        return f"the term {schema.terms[0].name}, of kind {schema.terms[0].kind()!r}"
     texts = [schema.label.name, *(model.classes or ()), *schema.missing_values]
     texts += [text for column in schema.columns for text in (column.name, *column.words())]
     odd = next((text for text in texts if "\\" in text or not text.isprintable()), None)

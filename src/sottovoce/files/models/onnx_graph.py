@@ -5,6 +5,9 @@ features: with (place, value) of every column, factor the row's share by `row_no
 
     z = factor (sum over columns of value W[place] + intercept W[last]) + offset
 
+and terms of the schema likewise: an interaction has the product of two values at a place that follows from two, and a
+spline is a cubic of the value, whose coefficients are gathered by the piece that the value lies in.
+
 Every column is an input of its own, (rows, 1): numbers as doubles, NaN where there is none; categories and truth values
 as texts. A graph cannot refuse a file or drop a row: a row for which that would happen has `valid` = false, NaN as its
 scores and the label "". The column itself encodes its texts, bins and missing values here, so that there is only one
@@ -22,8 +25,8 @@ import numpy as np
 from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.files.models.by_columns import encoded, missing_numbers, obstacle
 from sottovoce.files.models.model import Model
-from sottovoce.files.schema import Boolean, Categorical, Numeric, Schema
-from sottovoce.files.schema.encoding import UNIT
+from sottovoce.files.schema import Boolean, Categorical, Column, Interaction, Numeric, Schema, Spline
+from sottovoce.files.schema.encoding import slack
 from sottovoce.files.schema.findings import Finding
 from sottovoce.problem.losses import Poisson
 
@@ -39,7 +42,7 @@ _ROWS = "rows"
 class _Entry(NamedTuple):
     """Names of the tensors of one column, of shape (rows,), (rows, 1) and (rows, 1)."""
 
-    place: str  # int64: which of all features
+    place: str  # int64: which of the column's features
     value: str  # double, of that feature
     valid: str  # bool: True if the row can be used
 
@@ -136,35 +139,77 @@ class _Graph:
 
 def _of_columns(graph: _Graph, model: Model, schema: Schema) -> tuple[str, str]:
     """Names of the scores of every row, and of which rows are valid."""
-    weights, first = graph.constant(model.weights), 0
+    weights, first, entries = graph.constant(model.weights), 0, dict[str, _Entry]()
     constant = schema.intercept * model.weights[-1] if schema.intercept > 0 else np.zeros(model.weights.shape[1])
     total, square, valid = graph.constant(constant[None, :]), graph.constant([[schema.intercept**2]]), None
     for column in schema.columns:
         if isinstance(column, Numeric):
-            entry = _number(graph, column, graph.input(column.name, "DOUBLE", 1), schema, first)
+            entry = _number(graph, column, graph.input(column.name, "DOUBLE", 1), schema)
         else:
             assert isinstance(column, Categorical | Boolean)  # others are refused
-            entry = _text(graph, column, graph.input(column.name, "STRING", 1), schema.missing_values, first)
-        total = graph.add("Add", total, graph.add("Mul", graph.add("Gather", weights, entry.place), entry.value))
+            entry = _text(graph, column, graph.input(column.name, "STRING", 1), schema.missing_values)
+        entries[column.name] = entry
+        total = graph.add("Add", total, _weighed(graph, weights, first, entry))
         square = graph.add("Add", square, graph.add("Mul", entry.value, entry.value))
         valid = entry.valid if valid is None else graph.add("And", valid, entry.valid)
         first += column.width
+    for term, columns in schema.joined:
+        sides, width = [entries[name] for name in term.of], term.width(columns)
+        if isinstance(term, Interaction):
+            entry = _product(graph, columns, sides)
+            added, value = _weighed(graph, weights, first, entry), entry.value
+        else:
+            assert isinstance(term, Spline)  # there are no other terms
+            value = _spline(graph, term, columns, sides[0])
+            added = graph.add("MatMul", value, graph.constant(model.weights[first : first + width]))
+        total = graph.add("Add", total, added)
+        squares = graph.add("Mul", value, value)
+        square = graph.add("Add", square, graph.add("ReduceSum", squares, graph.constant([1], np.int64), keepdims=1))
+        first += width
     assert valid is not None  # a schema has a column
     z = graph.add("Mul", total, _factor(graph, schema, square))
     z = graph.add("Add", z, graph.constant(model.offset))
     return graph.add("Where", valid, z, graph.constant(np.nan)), valid
 
 
+def _weighed(graph: _Graph, weights: str, first: int, entry: _Entry) -> str:
+    """Name of the value times the weight of its feature; `first` is that of the column or term."""
+    place = graph.add("Add", entry.place, graph.constant(first, np.int64))
+    return graph.add("Mul", graph.add("Gather", weights, place), entry.value)
+
+
+def _product(graph: _Graph, columns: Sequence[Column], sides: Sequence[_Entry]) -> _Entry:
+    """The interaction of two columns, as `Interaction.entries` makes it."""
+    row = graph.add("Mul", sides[0].place, graph.constant(columns[1].width, np.int64))
+    place = graph.add("Add", row, sides[1].place)
+    return _Entry(place, graph.add("Mul", sides[0].value, sides[1].value), "")
+
+
+def _spline(graph: _Graph, term: Spline, columns: tuple[Column, ...], side: _Entry) -> str:
+    """Name of the values of a spline's features, (rows, features), as `Spline.entries` makes them."""
+    made, (least, width) = term.curve(columns), term.number(columns).encoded_range
+    share = graph.add("Div", graph.add("Sub", side.value, graph.constant(least)), graph.constant(width))
+    passed = graph.cast(graph.add("GreaterOrEqual", share, graph.constant(made.knots[None, :])), "INT64")
+    piece = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=0)
+    start = graph.add("Gather", graph.constant(made.starts[:, None]), piece)
+    distance, total = graph.add("Sub", share, start), graph.constant(0.0)
+    for powers in made.powers[::-1]:
+        own = graph.add("Gather", graph.constant(powers / made.reach), piece)
+        total = graph.add("Add", graph.add("Mul", total, distance), own)
+    number = graph.cast(graph.add("Equal", side.place, graph.constant(0, np.int64)), "DOUBLE")
+    return graph.add("Mul", total, graph.add("Unsqueeze", number, graph.constant([1], np.int64)))
+
+
 def _factor(graph: _Graph, schema: Schema, square: str) -> str:
     """Name of the factor that every row is multiplied by, as in `encoding.shorten`."""
-    slack = (len(schema.columns) + (schema.intercept > 0) + 16) * 4 * UNIT
+    room = 1 + slack(schema.most_entries)
     if schema.row_norm == "bound":
-        return graph.constant(1 / (schema.encoded_norm * (1 + slack)))
-    longest = graph.constant(schema.data_norm / (1 + slack))
+        return graph.constant(1 / (schema.encoded_norm * room))
+    longest = graph.constant(schema.data_norm / room)
     return graph.add("Div", longest, graph.add("Max", graph.add("Sqrt", square), longest))
 
 
-def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) -> _Entry:
+def _number(graph: _Graph, column: Numeric, x: str, schema: Schema) -> _Entry:
     missing, (place_of, value_of, found) = graph.add("IsNaN", x), encoded(column, [None])
     for marked in missing_numbers(schema):
         missing = graph.add("Or", missing, graph.add("Equal", x, graph.constant(marked)))
@@ -177,21 +222,21 @@ def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) 
         places, values, _ = encoded(column, [repr(float(start)) for start in (column.bounds[0], *column.edges)])
         passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(column.edges)])), "INT64")
         number = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
-        tables = graph.constant(first + places.astype(np.int64), np.int64), graph.constant(values)
+        tables = graph.constant(places, np.int64), graph.constant(values)
         place, value = (graph.add("Gather", table, number) for table in tables)
     else:
         share = graph.add("Div", graph.add("Sub", kept, graph.constant(low)), graph.constant(high - low))
         twice, less = (1.0, 0.0) if column.scale == "unit" else (2.0, 1.0)
         value = graph.add("Sub", graph.add("Mul", share, graph.constant(twice)), graph.constant(less))
-        place = graph.constant(first, np.int64)
-    place = graph.add("Where", missing, graph.constant(first + int(place_of[0]), np.int64), place)
+        place = graph.constant(0, np.int64)
+    place = graph.add("Where", missing, graph.constant(int(place_of[0]), np.int64), place)
     value = graph.add("Where", missing, graph.constant(float(value_of[0])), value)
     if found[0] < Finding.DROPPED:
         return _Entry(graph.flat(place), value, graph.add("Or", finite, missing))
     return _Entry(graph.flat(place), value, graph.add("And", finite, graph.add("Not", missing)))
 
 
-def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Sequence[str], first: int) -> _Entry:
+def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Sequence[str]) -> _Entry:
     known = [*dict.fromkeys((*column.words(), *markers))]
     strange = "?"
     while strange in known:
@@ -202,7 +247,7 @@ def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Seq
         "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=known, values_int64s=list(range(len(known))),
         default_int64=len(known),
     )  # fmt: skip
-    tables = (first + place.astype(np.int64), np.int64), (value, np.float64), (found < Finding.DROPPED, np.bool_)
+    tables = (place, np.int64), (value, np.float64), (found < Finding.DROPPED, np.bool_)
     places, values, valid = (graph.add("Gather", graph.constant(*one), code) for one in tables)
     return _Entry(graph.flat(places), values, valid)
 

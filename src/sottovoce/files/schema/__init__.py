@@ -2,6 +2,7 @@
 
     schema, parse, values        the schema and its file
     column, columns, dates       columns of features, and how their cells become numbers
+    terms, curve                 interactions and splines: features that are made of columns
     labels, survival             the label: a class, a number, or times to an event
     person, factor               the person of a row, weights and exposures
     form, sniffing, unpacking    how a file is written: delimiter, decimal sign, packing
@@ -24,6 +25,7 @@ from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.review import accept_unreviewed, require_reviewed
 from sottovoce.files.schema.schema import Schema
 from sottovoce.files.schema.survival import SurvivalLabel
+from sottovoce.files.schema.terms import Interaction, Spline, Term
 
 __all__ = [
     "Age",
@@ -33,13 +35,16 @@ __all__ = [
     "Column",
     "Factor",
     "FileForm",
+    "Interaction",
     "Label",
     "NumberLabel",
     "Numeric",
     "Person",
     "Schema",
     "Seasonal",
+    "Spline",
     "SurvivalLabel",
+    "Term",
     "accept_unreviewed",
     "require_reviewed",
 ]

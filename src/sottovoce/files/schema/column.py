@@ -3,11 +3,11 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 
-from sottovoce.arrays import Floats, Ints
+from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import Cells, Encoded, Places
 from sottovoce.files.schema.findings import Finding, Findings
@@ -17,6 +17,17 @@ from sottovoce.settings import brief, written
 ROUNDED = 0.005  # by how much a share may be off that is written in whole per cents
 MissingPolicy: TypeAlias = Literal["refuse", "row", "indicator", "fill"]
 Fill: TypeAlias = float | str | bool
+
+
+class Units(NamedTuple):
+    """How features follow from what they stand for in its own unit: feature = slope x + move, where x is a number, or 1
+    at a level and 0 elsewhere. One of each for every feature.
+    """
+
+    slope: Floats
+    move: Floats
+    span: Floats  # how far x goes from lowest to highest
+    listed: Bools  # False for what stands for all that the schema does not list
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +128,11 @@ class Column(ABC):
     def feature_names(self) -> list[str]:
         """Names of the features, in order. The features of a one-hot column are named "column=category"."""
         return [name for place, name in enumerate(self._all_names()) if place != self.left_out]
+
+    def units(self) -> Units:
+        """How its features follow from numbers and levels."""
+        ones = np.ones(self.width)
+        return Units(ones, np.zeros(self.width), ones, np.ones(self.width, dtype=np.bool_))
 
     def at_levels(self, levels: Ints) -> tuple[Places, Floats]:
         """Place and value of the non-zero feature of rows at these levels, by their numbers in `levels`."""

@@ -27,7 +27,7 @@ import numpy as np
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import Cells, Encoded, Places
-from sottovoce.files.schema.column import Column, listed
+from sottovoce.files.schema.column import Column, Units, listed
 from sottovoce.files.schema.findings import Finding
 from sottovoce.files.schema.values import check_bounds, check_words, number
 from sottovoce.settings import brief, written
@@ -94,6 +94,21 @@ class Ranged(Column):
     def left_out(self) -> int | None:
         """Index of the bin that holds the reference; None without one."""
         return None if self.reference is None else int(self._spots(np.array([self.reference]))[0][0])
+
+    @property
+    def encoded_range(self) -> tuple[float, float]:
+        """The least that a scaled number is encoded as, and the distance from there to the largest."""
+        return (0.0, 1.0) if self.scale == "unit" else (-1.0, 2.0)
+
+    def units(self) -> Units:
+        slope, move, span, listed = super().units()
+        if self.scale is not None:
+            (low, high), (least, width) = self.bounds, self.encoded_range
+            number = np.arange(self.width) == 0
+            slope = np.where(number, width / (high - low), slope)
+            move = np.where(number, least - slope * low, move)
+            span = np.where(number, high - low, span)
+        return Units(slope, move, span, listed)
 
     def _own_names(self) -> list[str]:
         if self.edges is None:
@@ -346,6 +361,10 @@ class Categorical(Column):
     def _own_names(self) -> list[str]:
         named = [f"{self.name}={category}" for category in self.categories]
         return named if self.other_name is None else [*named, self.other_name]
+
+    def units(self) -> Units:
+        found = super().units()
+        return found._replace(listed=np.array([name != self.other_name for name in self.feature_names()]))
 
     @property
     def other_name(self) -> str | None:

@@ -1,9 +1,10 @@
 """Chunks of cells turned into sparse rows that keep the schema's promise on norms.
 
 A chunk of n rows and C columns is first a rectangle (n, C): in every row each column has at most one non-zero feature.
+Terms and the intercept are added to its right once it is known which rows are kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -15,6 +16,7 @@ from sottovoce.arrays import Bools, Floats
 from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
 from sottovoce.files.schema.schema import Schema
+from sottovoce.files.schema.terms import Entries, Side
 
 Csr: TypeAlias = "sparse.csr_array[np.float64, tuple[int, int]]"
 UNIT = 2.0**-53  # rounding error of one floating-point operation
@@ -26,7 +28,7 @@ class Encoding:
     """The features of one chunk, before rows are dropped."""
 
     schema: Schema
-    place: NDArray[np.int32]  # (rows, columns and intercept), feature of every entry
+    place: NDArray[np.int32]  # (rows, columns), which feature of its column every entry is
     value: Floats
     finding: Findings  # (rows, columns)
 
@@ -38,7 +40,8 @@ class Encoding:
 
     def rows(self, kept: Bools) -> Csr:
         """The chosen rows as a sparse matrix, each of norm at most `data_norm`."""
-        value, place = shorten(self.schema, self.value[kept]), self.place[kept]
+        place, value = whole(self.schema, self.place[kept], self.value[kept])
+        value = shorten(self.schema, value)
         there = value != 0
         ends = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
         return sparse.csr_array((value[there], place[there], ends), shape=(len(value), self.schema.d))
@@ -46,31 +49,53 @@ class Encoding:
 
 def encode_cells(schema: Schema, cells: Sequence[Cells]) -> Encoding:
     """Encode one chunk; the cells come in the order of the schema's columns."""
-    n, width = len(cells[0]), len(schema.columns) + (schema.intercept > 0)
-    place = np.empty((n, width), dtype=np.int32)
-    value = np.empty((n, width))
-    finding = np.empty((n, len(schema.columns)), dtype=np.uint8)
-    first = 0
+    shape = len(cells[0]), len(schema.columns)
+    place, value, finding = np.empty(shape, dtype=np.int32), np.empty(shape), np.empty(shape, dtype=np.uint8)
     for c, (column, own) in enumerate(zip(schema.columns, cells, strict=True)):
-        encoded = column.encode(own)
-        place[:, c], value[:, c], finding[:, c] = encoded.place + np.int32(first), encoded.value, encoded.finding
-        first += column.width
-    if schema.intercept > 0:
-        place[:, -1], value[:, -1] = first, schema.intercept
+        place[:, c], value[:, c], finding[:, c] = column.encode(own)
     return Encoding(schema, place, value, finding)
 
 
-def shorten(schema: Schema, value: Floats) -> Floats:
-    """Rows of at most `data_norm`, exactly: a little shorter, so that no order of summation can round above it.
+def term_entries(schema: Schema, place: NDArray[np.int32], value: Floats) -> Iterator[Entries]:
+    """The features of every term, from entries of the columns."""
+    spots = {column.name: Side(place[:, c], value[:, c]) for c, column in enumerate(schema.columns)}
+    for term, columns in schema.joined:
+        yield term.entries(columns, [spots[name] for name in term.of])
 
-    Each of k entries is rounded, squared and added up: the computed square is off by a factor of about
-    1 + (k + 3) 2^-53 at most, and the norm by half of it. `slack` is several times that.
+
+def whole(schema: Schema, place: NDArray[np.int32], value: Floats) -> tuple[NDArray[np.int32], Floats]:
+    """Which of all features every entry is, and its value, with those of terms and intercept to the right of those of
+    the columns: (rows, entries).
     """
-    slack = (value.shape[1] + 16) * 4 * UNIT
+    widths = np.array([column.width for column in schema.columns], dtype=np.int32)
+    first = np.cumsum(widths, dtype=np.int32)
+    places, values, next_ = [place + (first - widths)], [value], int(first[-1])
+    for (term, columns), made in zip(schema.joined, term_entries(schema, place, value), strict=True):
+        places.append(made.place + np.int32(next_))
+        values.append(made.value)
+        next_ += term.width(columns)
+    if schema.intercept > 0:
+        places.append(np.full((len(value), 1), next_, dtype=np.int32))
+        values.append(np.full((len(value), 1), schema.intercept))
+    return np.concatenate(places, axis=1), np.concatenate(values, axis=1)
+
+
+def slack(entries: int) -> float:
+    """By how much of its length a row of so many entries is made shorter, for rounding.
+
+    Each entry is rounded, squared and added up: the computed square is off by a factor of about 1 + (entries + 3) 2^-53
+    at most, and the norm by half of it. This is several times that.
+    """
+    return (entries + 16) * 4 * UNIT
+
+
+def shorten(schema: Schema, value: Floats) -> Floats:
+    """Rows of at most `data_norm`, exactly: a little shorter, so that no order of summation can round above it."""
+    room = 1 + slack(value.shape[1])
     if schema.row_norm == "bound":
-        scaled: Floats = value / (schema.encoded_norm * (1 + slack))
+        scaled: Floats = value / (schema.encoded_norm * room)
         return scaled
-    longest = schema.data_norm / (1 + slack)
+    longest = schema.data_norm / room
     norms = np.sqrt(np.sum(value**2, axis=1, keepdims=True))
     clipped: Floats = value * (longest / np.maximum(norms, longest))
     return clipped

@@ -165,7 +165,7 @@ def encode_features(
             many += int(strange.sum())
         if first:
             continue  # nothing is predicted any more: the rest is read to say how many there are
-        encoding.value[:, : len(schema.columns)][new] = 0.0
+        encoding.value[new] = 0.0
         kept = encoding.kept & ~strange if unknown == "skip" else encoding.kept
         texts = tuple(_texts(table, chunk, name, [*names, *own].index(name)) for name in passed)
         beside = tuple([column[i] for i in np.flatnonzero(kept)] for column in texts)

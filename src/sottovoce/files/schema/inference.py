@@ -23,6 +23,13 @@ def obstacles(schema: Schema) -> tuple[str, ...]:
         f"of its own: give the column a reference level ({column.path('reference')})"
         for column in whole[needless:]
     ]
+    found += [
+        f"the levels of {column.name!r} in the term {term.name} add up to another column in every row: give the column "
+        f"a reference level ({column.path('reference')})"
+        for term, columns in schema.joined
+        for column in columns
+        if column.one_hot and column.left_out is None and column not in whole[needless:]
+    ]
     if schema.row_norm != "bound" and schema.data_norm < schema.encoded_norm:
         found.append(
             f"rows longer than row_norm = {schema.row_norm:g} are shortened, so that no coefficient is in the unit of "

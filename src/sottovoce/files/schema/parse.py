@@ -97,7 +97,7 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
             "supplied", "label", or "columns.NAME".
     """
     own = ("file", "person", "weight", "exposure", "supplied")
-    top = {key: value for key, value in data.items() if key not in (*own, "label", "columns", "unreviewed")}
+    top = {key: value for key, value in data.items() if key not in (*own, "label", "columns", "terms", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
     lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]
     for place in own:
@@ -106,6 +106,8 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
     lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
     for column in data["columns"]:
         lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]
+    for term in data.get("terms", ()):
+        lines += ["", "[[terms]]", *_pairs(term)]
     ending = _comment(remarks, "end")
     return "\n".join(lines + (["", *ending] if ending else [])) + "\n"
 

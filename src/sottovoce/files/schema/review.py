@@ -42,6 +42,11 @@ def supplied(schema: Schema) -> str:
     return f"Supplied with the schema, not computed from the rows: {words}." if words else ""
 
 
+def term_words(schema: Schema) -> list[str]:
+    """A sentence on every term."""
+    return [f"Term {term.name}: {term.words()}." for term in schema.terms or ()]
+
+
 def require_reviewed(schema: Schema) -> None:
     """Refuse a schema that still has unreviewed values from a file. Call it before training."""
     if schema.unreviewed:

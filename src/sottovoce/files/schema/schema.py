@@ -2,8 +2,8 @@
 
 From the schema alone follow the encoding, the number of features d and the bound `data_norm` on every row:
 
-    row_norm = "bound"   every row is divided by B = sqrt(number of columns + intercept^2), the longest that the
-                         encoding allows, so data_norm = 1. B is public: dividing by it loses nothing.
+    row_norm = "bound"   every row is divided by B = sqrt(number of columns and terms + intercept^2), the longest that
+                         the encoding allows, so data_norm = 1. B is public: dividing by it loses nothing.
     row_norm = c         rows longer than c are scaled down to c, so data_norm = min(c, B).
 
 The intercept is a constant feature, it comes last, and it counts in the norm like any other.
@@ -26,6 +26,7 @@ from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import USUAL, FileForm, spelt
 from sottovoce.files.schema.labels import ClassLabel, ColumnLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
+from sottovoce.files.schema.terms import Term, expect_once
 from sottovoce.files.schema.values import check_word
 from sottovoce.settings import brief, plain, toml, written
 from sottovoce.settings.supplied import Supplied
@@ -60,6 +61,7 @@ class Schema:
     weight: Factor | None = None  # None: rows count alike
     exposure: Factor | None = None  # of counts; None: all rows are of the same
     supplied: Supplied | None = None  # what is known of the labels from elsewhere
+    terms: tuple[Term, ...] | None = None  # None: no feature is made of other features
     version: ClassVar[int] = parse.VERSION
 
     def __post_init__(self) -> None:
@@ -88,7 +90,11 @@ class Schema:
 
     def _check_columns(self) -> None:
         expect(len(self.columns) >= 1, "columns to hold at least one column", columns=len(self.columns))
-        expect(self.d <= MOST_FEATURES, f"columns that make at most {MOST_FEATURES} features", d=self.d)
+        if self.terms is not None:
+            expect(len(self.terms) >= 1, "terms to hold a term, or no terms at all", terms=len(self.terms))
+            expect_once(self.terms)
+        made = "columns" if self.terms is None else "columns and terms"
+        expect(self.d <= MOST_FEATURES, f"{made} that make at most {MOST_FEATURES} features", d=self.d)
         of_label = tuple(column.name for column in self.label.as_columns())
         seen, taken = {*of_label}, [*of_label, *(column.name for column in self.columns)]
         for place in ("person", "weight", "exposure"):
@@ -160,21 +166,35 @@ class Schema:
         """Weight and exposure of the rows, in this order, as far as the schema has them."""
         return tuple(one for one in (self.weight, self.exposure) if one is not None)
 
+    @cached_property
+    def joined(self) -> tuple[tuple[Term, tuple[Column, ...]], ...]:
+        """Every term with the columns that it is made of. A term that does not fit them is refused."""
+        columns = {column.name: column for column in self.columns}
+        label = [column.name for column in self.label.as_columns()]
+        return tuple((term, term.sides(columns, label)) for term in self.terms or ())
+
     @property
     def d(self) -> int:
-        """Number of features, the intercept included."""
-        return sum(column.width for column in self.columns) + (self.intercept > 0)
+        """Number of features, the intercept included. Those of the columns come first, then those of the terms."""
+        made = sum(term.width(columns) for term, columns in self.joined)
+        return sum(column.width for column in self.columns) + made + (self.intercept > 0)
+
+    @property
+    def most_entries(self) -> int:
+        """The most features of a row that are not zero."""
+        return len(self.columns) + sum(term.most_entries for term, _ in self.joined) + (self.intercept > 0)
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the d features."""
         names = [name for column in self.columns for name in column.feature_names()]
+        names += [name for term, columns in self.joined for name in term.feature_names(columns)]
         return (*names, INTERCEPT) if self.intercept > 0 else tuple(names)
 
     @property
     def encoded_norm(self) -> float:
         """B, the longest that a row can be before `row_norm` is applied."""
-        return sqrt(len(self.columns) + self.intercept**2)
+        return sqrt(len(self.columns) + len(self.joined) + self.intercept**2)
 
     @property
     def largest(self) -> float:
@@ -184,7 +204,8 @@ class Schema:
     @property
     def usual_norm(self) -> float:
         """About how long a row is whose values are spread evenly over what the schema allows. Reads no row."""
-        return sqrt(sum(column.mean_square() for column in self.columns) + self.intercept**2)
+        made = sum(term.mean_square(columns) for term, columns in self.joined)
+        return sqrt(sum(column.mean_square() for column in self.columns) + made + self.intercept**2)
 
     @property
     def data_norm(self) -> float:
