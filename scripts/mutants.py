@@ -1893,6 +1893,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_TERMS}::test_no_row_is_longer_than_data_norm_whatever_an_enemy_writes",
     ),
     Mutant(
+        "an agreement has effects of other sites",
+        "federation/agreement/checks.py",
+        "if sorted(known) != sorted(a.names):",
+        "if not known:",
+        "tests/cli/test_site_effects.py::test_effects_of_other_sites_than_those_that_agree_are_refused",
+    ),
+    Mutant(
         "a spline is not divided by its reach",
         "files/schema/terms.py",
         "value = made.values(share) / made.reach * (side.place == 0)[:, None]",

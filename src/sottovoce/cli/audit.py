@@ -217,7 +217,7 @@ def _wire(
         files[name] = known[0]
     found = audit_wire(
         agreement,
-        {name: rows_of(agreement, file) for name, file in files.items()},
+        {name: rows_of(agreement, file, site=name) for name, file in files.items()},
         {name: folder / name / "state" / agreement.run / "journal.sqlite" for name in agreement.names},
         q.confidence,
     )

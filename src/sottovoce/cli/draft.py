@@ -69,7 +69,9 @@ def agreement(draft: AgreementDraft) -> "Agreement":
         if getattr(draft, needed) is None:
             raise InputError(f"Expected --{needed}: people must decide how much privacy each site gives up, got none.")
     members = tuple(_member(text) for text in draft.site)
-    schema = None if draft.schema is None else Schema.load(draft.schema)
+    schema = None
+    if draft.schema is not None:
+        schema = Schema.load(draft.schema).at_sites([member.name for member in members])
     features, data_norm = _shape(draft, schema)
     # Masked sums go with one graph only, which need not be named.
     taken = choice(draft)

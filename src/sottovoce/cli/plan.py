@@ -106,7 +106,7 @@ def plan(
 
     expect(stand_in in (None, *_STAND_INS), f"a stand-in among {', '.join(_STAND_INS)}", stand_in=stand_in)
     public = None if stand_in is None else {"adult": datasets.adult, "bank": datasets.bank}[stand_in]()
-    shape = _shape(features, schema, public)
+    shape = _shape(features, schema, public, len(counts))
     if rows_per_person is not None and shape.people not in (None, rows_per_person):
         raise InputError(
             f"Expected --rows-per-person {shape.people}, as in the schema, got {rows_per_person}. Leave it out."
@@ -230,14 +230,15 @@ def _counts(sites: int | None, rows: int | None, sizes: str | None) -> list[int]
     return [rows] * sites
 
 
-def _shape(features: int | None, schema: Path | None, public: "Dataset | None") -> _Shape:
-    """Features and norm of rows, from whichever of the three was given; refuses none of them."""
+def _shape(features: int | None, schema: Path | None, public: "Dataset | None", sites: int) -> _Shape:
+    """Features and norm of rows at so many sites, from whichever of the first three was given; refuses none of them."""
     if schema is not None:
         from sottovoce.files.schema import Schema
         from sottovoce.files.schema.advice import on_row_norm
         from sottovoce.problem.answers import Answers
+        from sottovoce.problem.problem import site_names
 
-        found = Schema.load(schema)
+        found = Schema.load(schema).at_sites(site_names(sites))
         shape = _Shape(int(found.d), float(found.data_norm), Answers.of(found), found.unit.rows)
         return shape._replace(
             known=found.known,

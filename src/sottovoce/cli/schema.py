@@ -197,12 +197,14 @@ def _show_report(report: "Report") -> None:
 
 
 def _show_schema(schema: "Schema") -> None:
-    from sottovoce.files.schema.review import supplied, term_words
+    from sottovoce.files.schema.review import site_words, supplied, term_words
 
     rows = [(column.name, column.kind(), str(column.width), str(column.missing)) for column in schema.columns]
     rows += [(term.name, term.kind(), str(term.width(columns)), "") for term, columns in schema.joined]
     output.show(Table(("column", "kind", "features", "missing"), rows))
     output.show(*term_words(schema), f"Label: {schema.label.name}, {schema.label.meaning()}.")
+    if schema.site_effects is not None:
+        output.show(site_words(schema))
     if schema.person is not None:
         words = (f"People: column {schema.person.column}, with at most {schema.person.rows} rows each.",)
         output.show(" ".join((*words, *schema.person.notes)))

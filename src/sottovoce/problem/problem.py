@@ -47,11 +47,13 @@ def unit_of(schema: "Schema", sites_per_person: int | None) -> Unit:
     return schema.unit
 
 
-def encoded(path: Any, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
+def encoded(
+    path: Any, schema: "Schema", site_column: str | None = None, site: str | None = None
+) -> tuple[Dataset, Any]:
     """The private rows of a file, with labels as they are learnt, and each row's site; None without a site column."""
     from sottovoce.files.schema import files
 
-    data, owners = (files.encode(path, schema), None) if site_column is None else (
+    data, owners = (files.encode(path, schema, site), None) if site_column is None else (
         files.encode_by_site(path, schema, site_column)
     )  # fmt: skip
     return replace(data, labels=Answers.of(schema).learnt(data.labels)), owners
@@ -119,7 +121,7 @@ class Problem:
             about["test"] = data.test
             return cls.dealt(data.train, nodes, graph, seed=seed, partition=partition, key=key, **about)
         sites = Sites.split(data, nodes, seed, partition=partition, key=key)
-        return cls(sites, graph(nodes), _site_names(nodes), data.names, title=data.name, **about)
+        return cls(sites, graph(nodes), site_names(nodes), data.names, title=data.name, **about)
 
     @classmethod
     def from_file(
@@ -139,6 +141,10 @@ class Problem:
 
         (accept_unreviewed if unreviewed else require_reviewed)(schema)
         unit = unit_of(schema, sites_per_person)
+        if schema.site_effects is True and site_column is not None:
+            from sottovoce.files.schema import files
+
+            schema = schema.at_sites(files.site_names(path, schema.separated(delimiter), site_column), site_column)
         written = schema.separated(delimiter)
         data, owners = encoded(path, written, site_column)
         # Nothing is learnt from test rows, so their people do not matter.
@@ -192,8 +198,8 @@ class Problem:
     @classmethod
     def from_site_files(cls, paths: Mapping[str, Path], schema: "Schema", graph: Graph, test: Path) -> "Problem":
         """One file of public rows for each site, in the order of the graph's nodes, as a demonstration has them."""
-        apart = [(path, schema) for path in paths.values()] + [(test, replace(schema, person=None))]
-        *data, tested = (replace(encoded(path, known)[0], private=False) for path, known in apart)
+        apart = [(path, schema, name) for name, path in paths.items()] + [(test, replace(schema, person=None), None)]
+        *data, tested = (replace(encoded(path, known, site=name)[0], private=False) for path, known, name in apart)
         held = [part.features for part in data], [part.labels for part in data]
         factors = [part.factors for part in data]
         sites = Sites(*held, data_norm=schema.data_norm, unit=schema.unit, factors=factors)
@@ -214,7 +220,7 @@ class Problem:
             sites = Sites.split(data, parts, seed, partition=ByShares([1.0] * parts), clip=True)
         else:
             sites = Sites.owned(data, parts, clip=True)
-        return cls(sites, graph(sites.n), _site_names(sites.n), names, title=data.name, **about)
+        return cls(sites, graph(sites.n), site_names(sites.n), names, title=data.name, **about)
 
     @property
     def private(self) -> bool:
@@ -227,6 +233,6 @@ class Problem:
         return self.sites.unit
 
 
-def _site_names(sites: int) -> tuple[str, ...]:
+def site_names(sites: int) -> tuple[str, ...]:
     """Names for sites that have none: site-1, site-2, ..."""
     return tuple(f"site-{number}" for number in range(1, sites + 1))

@@ -66,16 +66,16 @@ class Cap:
         expect(not alone, "--cap-mixed together with --cap-epsilon and --cap-delta", cap_mixed=self.mixed)
 
 
-def rows_of(agreement: Agreement, path: Path, delimiter: str | None = None) -> Sites:
-    """The rows of a file, by the agreed schema. How this site writes its file is its own affair."""
+def rows_of(agreement: Agreement, path: Path, delimiter: str | None = None, site: str | None = None) -> Sites:
+    """The rows of a site's file, by the agreed schema. How this site writes its file is its own affair."""
     most = max(site.rows for site in agreement.sites)
     schema = None if agreement.encoding is None else agreement.encoding.separated(delimiter)
-    return read_rows(path, schema, agreement.data_norm, most, agreement.features, agreement.unit)
+    return read_rows(path, schema, agreement.data_norm, most, agreement.features, agreement.unit, site)
 
 
 def read_rows(
     path: Path, schema: Schema | None, data_norm: float | None, most: int = MOST_ROWS, features: int | None = None,
-    unit: Unit | None = None,
+    unit: Unit | None = None, site: str | None = None,
 ) -> Sites:  # fmt: skip
     """The rows of a file, by a schema. Without one: an .npz file with arrays `features` and `labels`.
 
@@ -86,12 +86,13 @@ def read_rows(
         most: for arrays, the most rows that there can be.
         features: for arrays, the number of columns; None for any.
         unit: what is to be protected; None: as the schema says, of people at one site.
+        site: whose rows they are, where the schema has an effect for each site.
     """
     if schema is None:
         expect(data_norm is not None, "a schema, or the bound data_norm on the norm of every row", data_norm=data_norm)
         arrays = _arrays(path, most, features)
         return Sites([arrays[0]], [arrays[1]], data_norm=data_norm or 0.0, private=True)
-    data, _ = encoded(path, schema)
+    data, _ = encoded(path, schema, site=site)
     held = schema.unit if unit is None else unit
     people = None if data.people is None else [data.people.tolist()]
     return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True, unit=held, people=people,

@@ -60,6 +60,10 @@ def site_commit(
     delimiter: Annotated[
         str | None, typer.Option(help="Field separator of a CSV file: , ; | or tab. Default: as in the schema.")
     ] = None,
+    site: Annotated[
+        str | None, typer.Option(help="This site's name in the agreement, where the schema has site_effects.")
+    ] = None,
+    sites: Annotated[str | None, typer.Option(help="Names of all sites then, with commas between them.")] = None,
 ) -> None:
     """Commit to rows before an agreement is made. The commitment reveals nothing about them.
 
@@ -75,8 +79,9 @@ def site_commit(
 
     made = secrets.token_bytes(SALT_BYTES)
     # Rows are read and committed to before the salt is written: a salt without a commitment would confuse.
-    commitment = commit(
-        made, read_rows(data, None if schema is None else Schema.load(schema).separated(delimiter), data_norm)
-    )
+    by = None if schema is None else Schema.load(schema).separated(delimiter)
+    if by is not None and sites is not None:
+        by = by.at_sites([name.strip() for name in sites.split(",")])
+    commitment = commit(made, read_rows(data, by, data_norm, site=site))
     write_secret(salt, made)
     print(commitment)

@@ -105,7 +105,7 @@ def site_run(
     books = state / "rows.ledger" if ledger is None else ledger
     with ExitStack() as stack:
         with files.refusing_changes(data):
-            rows = files.rows_of(agreement, data, delimiter)
+            rows = files.rows_of(agreement, data, delimiter, site)
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = files.run_folder(state, agreement)
             # Before the ledger: only one process holds the journal of a run, while a ledger may serve several runs.

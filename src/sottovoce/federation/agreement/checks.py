@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.algorithms import DPDSGD, Learning
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema import ClassLabel, NumberLabel, require_reviewed
+from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_reviewed
 from sottovoce.files.schema.inference import require_inferable
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.privacy import observers
@@ -188,6 +188,18 @@ def check_people(a: "Agreement") -> None:
     a.algorithm.expect_unit(a.unit)
 
 
+def _check_site_effects(a: "Agreement", schema: Schema) -> None:
+    """Refuse effects of other sites than those that agree."""
+    if schema.site_effects is None:
+        return
+    known = [name for column in schema.columns if column.name == schema.site_effects for name in column.words()]
+    if sorted(known) != sorted(a.names):
+        raise InputError(
+            f"Expected site_effects of the sites {', '.join(a.names)}, got {', '.join(known) or 'none named'}. Say "
+            "site_effects = true, and write the agreement with federation new."
+        )
+
+
 def check_schema(a: "Agreement") -> None:
     """Refuse a schema that was not reviewed, or whose rows or labels are not as agreed."""
     schema, loss = a.encoding, a.algorithm.loss
@@ -195,6 +207,7 @@ def check_schema(a: "Agreement") -> None:
         return
     # An unreviewed schema may hold values that were read off rows, and would make them public.
     require_reviewed(schema)
+    _check_site_effects(a, schema)
     expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
     expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)
     label = schema.learnt

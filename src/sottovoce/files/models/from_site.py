@@ -20,6 +20,7 @@ from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.files.models.coefficients import table_of
 from sottovoce.files.models.model import Model
+from sottovoce.files.schema import review
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.observers import on_a_grid
 from sottovoce.problem.answers import Answers
@@ -60,6 +61,7 @@ def _notes(agreement: Agreement) -> tuple[str, ...]:
         "If the state folder was copied or put back during the run, and the message server lied"
         f"{partners}, a round may have been released a second time, and not counted.",
         *_on_people(agreement),
+        *(() if agreement.encoding is None else review.site_notes(agreement.encoding)),
     )
 
 

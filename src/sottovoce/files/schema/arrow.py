@@ -33,9 +33,9 @@ def cells_of(column: Any, markers: Sequence[str], decimal: str = ".") -> Cells:
     return TypedCells(column, markers)
 
 
-def missing_cells(rows: int) -> Cells:
-    """So many cells without a value, for a column that a file does not have."""
-    return cells_of(pa.nulls(rows), ())
+def same_cells(rows: int, text: str | None) -> Cells:
+    """So many cells with this text, or without a value, for a column that a file does not have."""
+    return cells_of(pa.nulls(rows) if text is None else pa.repeat(pa.scalar(text), rows), ())
 
 
 def is_supported(kind: Any) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sottovoce.arrays import Bools, Floats
+from sottovoce.errors import InputError
 from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
 from sottovoce.files.schema.schema import Schema
@@ -49,6 +50,12 @@ class Encoding:
 
 def encode_cells(schema: Schema, cells: Sequence[Cells]) -> Encoding:
     """Encode one chunk; the cells come in the order of the schema's columns."""
+    if schema.site_effects is True:
+        raise InputError(
+            "Expected the names of the sites where site_effects = true, got none. Say --site-column, or write the "
+            "agreement, which names them; or list them as categories of a column of the schema, and name that column "
+            "in site_effects."
+        )
     shape = len(cells[0]), len(schema.columns)
     place, value, finding = np.empty(shape, dtype=np.int32), np.empty(shape), np.empty(shape, dtype=np.uint8)
     for c, (column, own) in enumerate(zip(schema.columns, cells, strict=True)):

@@ -1,6 +1,6 @@
 """Encode a file by its schema. It is read in chunks, so only the result grows with the file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -9,7 +9,7 @@ import numpy as np
 
 from sottovoce.arrays import Bools, Floats, Ints, Texts
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema.arrow import missing_cells
+from sottovoce.files.schema.arrow import same_cells
 from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.columns import Categorical
 from sottovoce.files.schema.encoding import Csr, Encoding, encode_cells, stack
@@ -40,14 +40,25 @@ class FeatureChunk(NamedTuple):
     findings: Findings  # (rows, columns) in the file: what the schema did with cells of these rows, or why it drops one
 
 
-def encode(path: Source, schema: Schema) -> Dataset:
+def encode(path: Source, schema: Schema, site: str | None = None) -> Dataset:
     """All rows of a file, or of a table in memory (pandas, polars, Arrow), with labels. The first cell that the schema
     refuses is named in an `InputError`.
 
     They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`. Where the schema names
     people, nobody has more rows in it than that: a file where somebody has is refused, or their surplus is dropped.
+
+    With `site`, all rows are of that site, if sites have effects: their column is not read.
     """
-    return _encode_rows(path, schema, None)[0]
+    given = {schema.site_effects: site} if site is not None and isinstance(schema.site_effects, str) else {}
+    return _encode_rows(path, schema, None, given=given)[0]
+
+
+def site_names(path: Source, schema: Schema, site_column: str) -> list[str]:
+    """The names of all sites in a file, in order."""
+    table = open_table(path, schema.file)
+    require(table, [site_column])
+    chunks = table.chunks([site_column], schema.missing_values)
+    return sorted({str(name) for chunk in chunks for name in _names_in(table, chunk, 0, site_column, "site")})
 
 
 def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
@@ -63,7 +74,7 @@ def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Data
 def _expect_free(schema: Schema, site_column: str) -> None:
     """Refuse a column of sites that the schema uses for something else."""
     parts: list[Described] = [*schema.columns, *schema.label.parts, *schema.factors]
-    reserved = {*map(column_of, parts)}
+    reserved = {*map(column_of, parts)} - {schema.site_effects}
     own = "a site column that is neither a feature nor the label"
     own += ", nor a weight or an exposure," if schema.factors else ""
     if schema.person is not None:
@@ -85,17 +96,20 @@ def encode_codes(
 
 
 def _encode_rows(
-    path: Source, schema: Schema, site_column: str | None, columns: Sequence[Column] | None = None
-) -> tuple[Dataset, Texts | None]:
+    path: Source, schema: Schema, site_column: str | None, columns: Sequence[Column] | None = None,
+    given: Mapping[str, str] | None = None,
+) -> tuple[Dataset, Texts | None]:  # fmt: skip
     """The encoded rows of a file, and the site of each; None for the sites without a `site_column`. With `columns`,
-    their codes instead of features.
+    their codes instead of features. Columns that are `given` are not read, and have that text in all rows.
     """
     table, people = open_table(path, schema.file), PersonNumbers()
     chunks, labels, persons, sites = list[Any](), list[Floats](), list[Ints](), list[Texts]()
     factors = list[list[Floats]]()
     person = None if schema.person is None else schema.person.column
     more = [name for name in (person, site_column) if name is not None]
-    read = _encode_chunks(table, schema, more) if columns is None else _code_chunks(table, schema, columns, more)
+    read = _code_chunks(table, schema, columns, more) if columns is not None else (
+        _encode_chunks(table, schema, more, given or {})
+    )  # fmt: skip
     for part in read:
         if person is not None:
             persons.append(people.of(_names_in(table, part.chunk, -len(more), person, "person"))[part.kept])
@@ -151,7 +165,7 @@ def encode_features(
     _check_without(table, schema, without)
     require(table, [name for name in [*names, *own] if name not in without])
     first, many = list[CellProblem](), 0
-    for chunk in _with_missing(table, [*names, *own], without, schema.missing_values):
+    for chunk in _given(table, [*names, *own], dict.fromkeys(without), schema.missing_values):
         encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
         exposed = None if schema.exposure is None else schema.exposure.encode(chunk.cells[len(schema.columns)])
         new = _new_categories(schema, encoding, chunk)
@@ -199,14 +213,15 @@ def _check_without(table: ReadTable, schema: Schema, without: Sequence[str]) -> 
     expect(len(there) > 0, "at least one column of the schema in the file", columns=len(there))
 
 
-def _with_missing(
-    table: ReadTable, names: Sequence[str], without: Sequence[str], markers: Sequence[str]
+def _given(
+    table: ReadTable, names: Sequence[str], given: Mapping[str, str | None], markers: Sequence[str]
 ) -> Iterator[Chunk]:
-    """The chunks of these columns; those in `without` are missing in every row."""
-    for chunk in table.chunks([name for name in names if name not in without], markers):
-        read = iter(chunk.cells)
-        cells = [missing_cells(len(chunk.rows)) if name in without else next(read) for name in names]
-        yield Chunk(chunk.rows, tuple(cells))
+    """The chunks of these columns. Those that are `given` are not read: every row has that text, or a missing value."""
+    read = list(dict.fromkeys(name for name in names if name not in given))  # a column is read once
+    for chunk in table.chunks(read, markers):
+        found = dict(zip(read, chunk.cells, strict=True))
+        found |= {name: same_cells(len(chunk.rows), text) for name, text in given.items()}
+        yield Chunk(chunk.rows, tuple(found[name] for name in names))
 
 
 def _new_categories(schema: Schema, encoding: Encoding, chunk: Chunk) -> Bools:
@@ -242,13 +257,17 @@ class _LabelledChunk(NamedTuple):
     factors: list[Floats]  # in the order of the schema's
 
 
-def _encode_chunks(table: ReadTable, schema: Schema, more: Sequence[str]) -> Iterator[_LabelledChunk]:
-    """Encoded chunks with labels; the columns in `more` are read along. The first refused cell raises."""
+def _encode_chunks(
+    table: ReadTable, schema: Schema, more: Sequence[str], given: Mapping[str, str]
+) -> Iterator[_LabelledChunk]:
+    """Encoded chunks with labels; the columns in `more` are read along, and those that are `given` are not read. The
+    first refused cell raises.
+    """
     label = schema.learnt
     wanted: list[Described] = [*schema.columns, label, *schema.factors]
     names, first = [*map(column_of, wanted), *more], len(schema.columns) + 1
-    require(table, names)
-    for chunk in table.chunks(names, schema.missing_values):
+    require(table, [name for name in names if name not in given])
+    for chunk in _given(table, names, given, schema.missing_values):
         encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
         labels = label.encode(chunk.cells[len(schema.columns)])
         factors = [part.encode(chunk.cells[first + i]) for i, part in enumerate(schema.factors)]

@@ -31,7 +31,17 @@ def note(schema: Schema) -> tuple[str, ...]:
 def notes(schema: Schema) -> tuple[str, ...]:
     """All notes that a schema adds to a privacy statement."""
     told = () if not supplied(schema) else (f"{supplied(schema)} The guarantee does not cover this.",)
-    return (*note(schema), *(() if schema.person is None else schema.person.notes), *told)
+    return (*note(schema), *(() if schema.person is None else schema.person.notes), *site_notes(schema), *told)
+
+
+def site_notes(schema: Schema) -> tuple[str, ...]:
+    """A note on what effects of sites tell; empty if there are none."""
+    if schema.site_effects is None:
+        return ()
+    return (
+        "Every site has an effect of its own: what the rows of a site are like on the whole is told, with this noise. "
+        "The guarantee covers each of its rows, not the site.",
+    )
 
 
 def supplied(schema: Schema) -> str:
@@ -45,6 +55,13 @@ def supplied(schema: Schema) -> str:
 def term_words(schema: Schema) -> list[str]:
     """A sentence on every term."""
     return [f"Term {term.name}: {term.words()}." for term in schema.terms or ()]
+
+
+def site_words(schema: Schema) -> str:
+    """A sentence on the effects of sites, if there are any."""
+    if schema.site_effects is True:
+        return "Sites: each has an effect of its own, compared with the first. They are named by whoever trains."
+    return f"Sites: each has an effect of its own, by its name in column {schema.site_effects}."
 
 
 def require_reviewed(schema: Schema) -> None:

@@ -10,7 +10,7 @@ The intercept is a constant feature, it comes last, and it counts in the norm li
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -22,6 +22,7 @@ from sottovoce import settings
 from sottovoce.errors import InputError, expect, naming
 from sottovoce.files.schema import parse
 from sottovoce.files.schema.column import Column
+from sottovoce.files.schema.columns import Categorical
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import USUAL, FileForm, spelt
 from sottovoce.files.schema.labels import ClassLabel, ColumnLabel, Label, NumberLabel
@@ -38,6 +39,7 @@ RowNorm: TypeAlias = float | Literal["bound"]
 MOST_FEATURES = 1_000_000
 LARGEST_INTERCEPT = 1e6
 INTERCEPT = "intercept"
+SITE = "site"  # the column with the names of sites, where a file has none
 
 
 @final
@@ -62,15 +64,19 @@ class Schema:
     exposure: Factor | None = None  # of counts; None: all rows are of the same
     supplied: Supplied | None = None  # what is known of the labels from elsewhere
     terms: tuple[Term, ...] | None = None  # None: no feature is made of other features
+    site_effects: bool | str | None = None  # True: each site has one; then, in its place, the column with their names
     version: ClassVar[int] = parse.VERSION
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
+        if self.site_effects is False:  # said or left out is the same, and has the same digest
+            object.__setattr__(self, "site_effects", None)
         fine = 0 <= self.intercept <= LARGEST_INTERCEPT
         expect(fine, f"intercept = false or between 0 and {LARGEST_INTERCEPT:g}", intercept=self.intercept)
         # Without one, a row of zeros would have a mean of the largest count.
         expect(not self.counts or self.intercept > 0, "an intercept where the label counts", intercept=self.intercept)
         self._check_columns()
+        self._check_site_effects()
         norm = self.row_norm
         fine = norm == "bound" if isinstance(norm, str) else 0 < norm < inf
         expect(fine, 'row_norm = "bound" or a number > 0', row_norm=norm)
@@ -126,6 +132,28 @@ class Schema:
             if feature in names:
                 raise InputError(f"Expected columns whose features have different names, got {brief(feature)} twice.")
             names.add(feature)
+
+    def _check_site_effects(self) -> None:
+        of = self.site_effects
+        if not isinstance(of, str):
+            return
+        column = next((column for column in self.columns if column.name == of), None)
+        if not isinstance(column, Categorical) or column.other or column.first or column.missing != "refuse":
+            raise InputError(
+                f"Expected site_effects = true, or the name of a categorical column whose categories are the sites, "
+                f"without other, first and missing, got site_effects={brief(of)}."
+            )
+
+    def at_sites(self, names: Sequence[str], column: str = SITE) -> "Schema":
+        """The schema once the sites are known. If it asks for an effect of each, their names are the levels of one more
+        column, in alphabetical order, and the first is the reference; if not, nothing changes.
+        """
+        if self.site_effects is not True:
+            return self
+        expect(len(names) >= 2, "two sites or more with site_effects = true", "Take it out", sites=len(names))
+        ordered = tuple(sorted(names))
+        own = Categorical(name=column, categories=ordered, reference=ordered[0])
+        return replace(self, columns=(*self.columns, own), site_effects=column)
 
     def _check_missing_values(self) -> None:
         for value in self.missing_values:
