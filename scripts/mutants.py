@@ -58,6 +58,7 @@ _LAW = (
 _MASKED = "tests/algorithms/test_masked_privacy.py"
 _QUESTIONS = "tests/sums/test_questions.py::test_no_unit_moves_a_sum_by_more_and_some_by_nearly_as_much"
 _TERMS = "tests/schema/test_terms.py"
+_PAIRS = "tests/tables/test_pairs.py"
 _RELEASES = "tests/auditing/test_releases.py::test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed"
 _DEVICES = "tests/conformance/test_devices.py"
 _SOFTMAX = "tests/losses/test_softmax_devices.py"
@@ -1912,6 +1913,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "grid = np.append(grid, 1.0)",
         "grid = self.knots",
         f"{_TERMS}::test_the_curve_is_the_natural_cubic_spline_and_its_reach_bounds_it_closely",
+    ),
+    Mutant(
+        "tables of pairs forget what noise reference levels gather",
+        "tables/pairs.py",
+        "noise = np.maximum(np.diag(covariance), 0.0)",
+        "noise = np.full(len(cells), np.diag(covariance).min())",
+        f"{_PAIRS}::test_intervals_cover_the_population_and_the_noise_in_a_cell_is_as_large_as_they_say",
+    ),
+    Mutant(
+        "tables of pairs take margins for as sure as cells",
+        "tables/pairs.py",
+        "told.append((cells, counts[p, p], 2.0))",
+        "told.append((cells, counts[p, p], 1.0))",
+        f"{_PAIRS}::test_counts_and_their_noise_are_those_of_least_squares_on_all_numbers_with_the_total_kept",
     ),
     Mutant(
         "a survival curve forgets the noise in those at risk",

@@ -28,8 +28,10 @@ from sottovoce.cli.demo.processes import FailedError, Programs
 from sottovoce.federation.agreement.signed_text import read_signed
 from sottovoce.federation.site.events import MASKED, OWN_NOISE
 from sottovoce.files.datasets import adult_csv
+from sottovoce.files.models.apply import weights_digest
 from sottovoce.numerals import up
 from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.tables.pairs import ReleasedMoments
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
 ROUNDS, RUNS = 12, 30
@@ -91,6 +93,10 @@ def test_masked_sums_end_with_one_model_as_good_as_the_simulator_says(both):
     ends = [models.load(out / "masked" / name / "model.safetensors").weights for name in NAMES]
     np.testing.assert_allclose(ends, np.broadcast_to(ends[0], np.shape(ends)), rtol=0, atol=1e-10)
     assert not list(out.glob("*/*/seed"))
+    kept = [ReleasedMoments.load(out / "masked" / name) for name in NAMES]
+    assert len({(one.half.tobytes(), one.std, one.rows) for one in kept}) == 1
+    assert all(one.model == weights_digest(models.load(out / "masked" / name / "model.safetensors"))
+               for one, name in zip(kept, NAMES, strict=True))  # fmt: skip
 
 
 def test_both_ways_are_shown_side_by_side_with_who_may_collude(both):

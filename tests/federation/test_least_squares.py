@@ -25,6 +25,9 @@ def told(federation, ends):
         for name, end in ends.items()
     }
     assert len({model.weights.tobytes() for model in found.values()}) == 1
+    # The second moments, from which tables of pairs are made, are those of all sites, the same bits everywhere.
+    assert len({(end.moments.value.tobytes(), end.moments.rows) for end in ends.values()}) == 1
+    assert next(iter(ends.values())).moments.rows == sum(SIZES)
     assert len({tuple(model.inference.lines) for model in found.values()}) == 1
     return found["rome"]
 

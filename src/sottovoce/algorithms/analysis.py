@@ -364,7 +364,8 @@ class Learning(Analysis[Oracle, Fit], PrivateMethod):
 
     def _rounds(self, sums: Iterator[tuple[Opened, Fit]], nodes: int) -> Iterator[Round]:
         for opened, fit in sums:
-            yield Round(len(opened.value), partial(_copies, fit, nodes), fit.evidence, fit.evaluation)
+            outputs = partial(_copies, fit, nodes)
+            yield Round(len(opened.value), outputs, fit.evidence, fit.evaluation, fit.moments)
 
     def with_noise(self, factor: float) -> Self:
         """The same with so many times the noise: all sums together are one Gaussian release, with noise as 1 / mu."""

@@ -40,6 +40,7 @@ from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
 from sottovoce.sums.evaluating import OpenedEvaluation
 from sottovoce.sums.inference import Evidence
 from sottovoce.sums.opening import Opener, Shares
+from sottovoce.sums.program import Opened
 
 State = TypeVar("State", bound=tuple[Array, ...])
 View: TypeAlias = Literal["messages", "average", "sums", "model"]
@@ -74,6 +75,7 @@ class Round(NamedTuple):
     outputs: Callable[[], Outputs]
     evidence: tuple[Evidence, ...] = ()  # of each run, what coefficients are inferred from
     evaluation: OpenedEvaluation | None = None  # what is known of how good the model is
+    moments: Opened | None = None  # the second moments of the rows, where all of them were opened
 
 
 class Network(Protocol):

@@ -176,12 +176,12 @@ class LeastSquares(Learning):
         """Open the second moments; then step by step, until all sums together say the model."""
         p, runs, later = known.features, known.runs, self.rounds - 1
         u = start = np.zeros((p, runs))
-        opened = yield Ask(Moments(), Fit(start, start))
+        opened = moments = yield Ask(Moments(), Fit(start, start))
         alone = known.noise[1] * math.sqrt((1 - MOMENTS) / later) * known.changed * math.sqrt(p) / opened.rows
         A = whitening_of(Curvature.of(opened, p), known.data_norm, alone, LONG_ROWS)
         heard, reach, model, total = list[_Heard](), np.ones((1, runs)), start, start
         for k in range(1, self.rounds):
-            so_far = Fit(total / max(len(heard), 1), model)
+            so_far = Fit(total / max(len(heard), 1), model, moments=moments)
             opened = yield Ask(ResidualMoments(u, A, reach), so_far)
             # From here on with the bits of the point and the whitening that all sites took.
             A = opened.question.whitening
@@ -194,7 +194,7 @@ class LeastSquares(Learning):
             if k < later:
                 reach = self._reach(known, opened, last, u, known.noise[k + 1])
         if not self.inference:
-            return Fit(total / later, model)
+            return Fit(total / later, model, moments=moments)
         together = _Together.of(heard, u)
         squares = last.squares_at(together.y)
         every = (
@@ -207,7 +207,7 @@ class LeastSquares(Learning):
             )
             for run in range(runs)
         )  # fmt: skip
-        return Fit(total / later, model, tuple(map(_dispersed, every)))
+        return Fit(total / later, model, tuple(map(_dispersed, every)), moments=moments)
 
     def _penalised(self, A: Whitening, together: _Together) -> Floats:
         """The model with the regulariser, lam l2 |w|^2 / 2, which is lam l2 <u, A^2 u> / 2: (p, runs)."""

@@ -26,6 +26,14 @@ def show(
             help="Print the model as a formula for new rows in a database or a spreadsheet: sql or spreadsheet."
         ),
     ] = None,
+    tables: Annotated[
+        bool,
+        typer.Option(
+            "--tables",
+            help="Print tables of any two columns with levels, which a run on masked sums has released beside its "
+            "model. Give its folder. They spend no budget.",
+        ),
+    ] = False,
 ) -> None:
     """Say what a model predicts, what it promises to the rows it was learnt from, its coefficients, and its origin.
 
@@ -35,6 +43,10 @@ def show(
     from sottovoce.files import models
 
     expect(formula is None or not (json or every), "--formula without --json and --all", formula=formula)
+    if tables:
+        expect(formula is None and not every, "--tables without --formula and --all", formula=formula, all=every)
+        _show_tables(model if model.is_dir() else model.parent, json)
+        return
     loaded = models.load(model)
     if formula is not None:
         from sottovoce.files.models.formula import Form
@@ -46,6 +58,22 @@ def show(
         print_json(_facts(loaded))
     else:
         _show(loaded, every)
+
+
+def _show_tables(folder: Path, json: bool) -> None:
+    from sottovoce.cli.output import print_json, show
+    from sottovoce.files import models
+    from sottovoce.files.models.apply import schema_of, weights_digest
+    from sottovoce.tables.pairs import ReleasedMoments, pair_tables
+
+    moments, loaded = ReleasedMoments.load(folder), models.load(folder / "model.safetensors")
+    same = moments.model == weights_digest(loaded)
+    expect(same, "moments of the run that left the model beside them", folder=str(folder))
+    found = pair_tables(schema_of(loaded), moments, loaded.privacy)
+    if json:
+        print_json(plain(found))
+    else:
+        show(*found.described()[:-1])
 
 
 def _facts(model: "Model") -> dict[str, Any]:

@@ -34,6 +34,7 @@ from sottovoce.simulation.devices import Device, DeviceName, Precision, by_name
 from sottovoce.simulation.exchange import EngineName, Exchange, Local, public_layout
 from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes, usual_records
 from sottovoce.sums.inference import Evidence
+from sottovoce.sums.program import Opened
 from sottovoce.tally.evaluation import Tallied
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Result(Shown):
     stopped. `private` says whether the rows are; if so, `print` shows no score. `evidence` holds, run by run, what
     coefficients are inferred from; it is empty if the algorithm does not ask for it or the run was stopped. `evaluated`
     holds, run by run, figures of merit from noisy sums, which the guarantee covers. `numbers` holds the count of
-    numbers in a message of each round.
+    numbers in a message of each round. `moments` is the noisy sum of the second moments of the rows, if all of it was
+    opened: the guarantee covers it, and it costs nothing further.
     """
 
     average: Array
@@ -80,6 +82,7 @@ class Result(Shown):
     evidence: tuple[Evidence, ...] = ()
     evaluated: tuple[Tallied, ...] = ()
     numbers: tuple[int, ...] = ()
+    moments: Opened | None = None
 
     def risk(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
@@ -304,6 +307,7 @@ def solve(
         evidence=after.evidence,
         evaluated=() if after.evaluation is None else after.evaluation.tallied(problem.answers.scale),
         numbers=tuple(numbers),
+        moments=after.moments,
     )
     return Solved(problem, algorithm, site, result)
 

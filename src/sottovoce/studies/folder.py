@@ -14,7 +14,11 @@ summary.json     what `--json` prints
 history.parquet  one line per recorded round and run
 sites.parquet    how well the models do on each site's rows; not there if the run was interrupted before
 
-From noisy sums over rows, if the run was asked for it (`--evaluate`) or it was written there afterwards
+From noisy sums over rows, if the run was on masked sums of no more than 511 features:
+
+moments.npz      the second moments that it opened, from which `show --tables` makes tables of two columns
+
+And if the run was asked for it (`--evaluate`) or it was written there afterwards
 (`sottovoce evaluate --private --out`):
 
 evaluation.json  how good the model is, with intervals and the guarantee of the run, or one of its own
@@ -38,6 +42,7 @@ from sottovoce.files.models import Model
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.settings.disk import beside, write_whole
 from sottovoce.studies.run import Trained
+from sottovoce.tables.pairs import ReleasedMoments
 from sottovoce.tally import PrivateEvaluation
 from sottovoce.tally.evaluation import FILE
 
@@ -70,7 +75,8 @@ def write(trained: Trained, out: Path) -> None:
     sibling = beside(out)
     try:
         sibling.mkdir(parents=True)
-        models.save(trained.model(), sibling / "model.safetensors")
+        model = trained.model()
+        models.save(model, sibling / "model.safetensors")
         np.savez_compressed(
             sibling / "models.npz", average=result.average, last=result.last, consensus=result.consensus
         )
@@ -85,6 +91,8 @@ def write(trained: Trained, out: Path) -> None:
         _write_table(sibling / "history.parquet", dict(result.history), trained)
         if trained.evaluation is not None:
             trained.evaluation.save(sibling / FILE)
+        if trained.result.moments is not None:
+            ReleasedMoments.of(trained.result.moments, weights_digest(model)).save(sibling)
         if out.exists():
             out.rmdir()  # empty, as was checked; not every system renames over a folder
         sibling.rename(out)

@@ -38,7 +38,7 @@ from sottovoce.problem.losses import Loss
 from sottovoce.sums.curvature import TINY, WIDEST_MATRIX, Curvature
 from sottovoce.sums.evaluating import OpenedEvaluation
 from sottovoce.sums.inference import Evidence
-from sottovoce.sums.program import Ask, Known, Program
+from sottovoce.sums.program import Ask, Known, Opened, Program
 from sottovoce.sums.questions import DiagonalMoments, Gradient, Moments, WhitenedGradient
 from sottovoce.sums.whitening import LongRows, whitening_of
 
@@ -59,6 +59,7 @@ class Fit(NamedTuple):
     last: Floats  # (d, runs) the model
     evidence: tuple[Evidence, ...] = ()  # of each run, what coefficients are inferred from
     evaluation: OpenedEvaluation | None = None
+    moments: Opened | None = None  # the second moments of the rows, where all of them were opened
 
 
 class Heard(NamedTuple):
@@ -81,6 +82,7 @@ class Descent(NamedTuple):
     L: float
     penalty: float  # lam l2
     whitening: Whitening | None = None  # as all sites took it; None for round noise
+    moments: Opened | None = None  # of `Fit`
     heard: tuple[Heard, ...] = ()
 
     @property
@@ -114,11 +116,11 @@ class Descent(NamedTuple):
     def fit(self) -> Fit:
         """The model that all gradients together say, if no further sum is opened."""
         if not self.heard:
-            return Fit(self.w, self.w)
+            return Fit(self.w, self.w, moments=self.moments)
         M, (y, G, _) = self.M, self.gathered
         x = (y + self.w) / 2
         model = x - M.divide(G + self.L * self.bend * M.times(x - y) + self.penalty * x, self.scale)
-        return Fit(self.total / len(self.heard), model)
+        return Fit(self.total / len(self.heard), model, moments=self.moments)
 
 
 def descend(
@@ -146,7 +148,9 @@ def descend(
         whitening = whitening_of(M, known.data_norm, alone, long_rows)
     least = LEAST_BEND if full else LEAST_BEND / known.features  # a diagonal may bound far too much
     bent = bound = np.zeros((1, runs))  # curvature along the way: as measured, and as L M^ bounds it
-    at = Descent(start, start, M, M.seen(whitening), np.ones((1, runs)), L, penalty, whitening)
+    at = Descent(
+        start, start, M, M.seen(whitening), np.ones((1, runs)), L, penalty, whitening, moments=opened if full else None
+    )
     before = start
     for _ in range(steps):
         y = at.w + MOMENTUM * (at.w - before)

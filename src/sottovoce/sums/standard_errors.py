@@ -55,7 +55,7 @@ def standard_errors(
             for some in ([A.divide(h.y) for h in late], [A.times(h.G) for h in late]))  # fmt: skip
     better = u - newton_step(H, edge, g + np.einsum("rij,rj->ri", H, (u - y).T).T, np.zeros_like(H))
     models = len(found.heard)
-    so_far, rows = Fit(found.total / models, A.times(better)), hessian.rows
+    so_far, rows = Fit(found.total / models, A.times(better), moments=found.moments), hessian.rows
     focused: tuple[tuple[Focused, ...], ...] = ((),) * known.runs
     if places:
         focused = yield from focus(loss, places, H, edge, found.M, known.data_norm, better, A, so_far)
@@ -87,7 +87,7 @@ def standard_errors(
         )
         for run in range(known.runs)
     )  # fmt: skip
-    return Fit((found.total + model) / (models + 1), model, evidence)
+    return Fit((found.total + model) / (models + 1), model, evidence, moments=found.moments)
 
 
 def _dispersion(loss: Loss, hessian: Opened, run: int, A: Whitening) -> float:

@@ -6,6 +6,7 @@ release       a file is read, its sum is paid for and opened; `describe`, `cross
 consistent    noisy tables made to agree with each other, with their covariances
 figures       means, standard deviations, quantiles and standardised differences, with 95 % intervals
 description   the answer of `describe`; `cross`: that of `cross_table`, with its test
+pairs         tables of two columns, from what a run on masked sums has released beside its model
 curve         a survival curve from noisy counts, with its median and mean; `log_rank`: the test between groups
 survival_curves   the answer of `survival`
 words         all of it as people read it; survival curves in `survival_words`
@@ -15,6 +16,7 @@ from sottovoce.tables.cross import CrossTable, IndependenceTest
 from sottovoce.tables.curve import Reached
 from sottovoce.tables.description import DescribedColumn, Description, Difference, Level
 from sottovoce.tables.log_rank import LogRank
+from sottovoce.tables.pairs import PairTables, ReleasedMoments, pair_tables
 from sottovoce.tables.release import Terms, cross_table, describe, survival
 from sottovoce.tables.survival_curves import Curve, Survival
 
@@ -27,10 +29,13 @@ __all__ = [
     "IndependenceTest",
     "Level",
     "LogRank",
+    "PairTables",
     "Reached",
+    "ReleasedMoments",
     "Survival",
     "Terms",
     "cross_table",
     "describe",
+    "pair_tables",
     "survival",
 ]

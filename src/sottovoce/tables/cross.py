@@ -69,8 +69,8 @@ class CrossTable(Shown):
         levels: of each.
         counts: of every combination of levels, the last column's fastest. They add up to `rows`.
         shares: of all rows.
-        test: of independence of the first two columns.
-        noise: standard deviation of the noise in a count.
+        test: of independence of the first two columns; None if there is none.
+        noise: standard deviation of the noise in a count; the largest, if they differ.
         privacy: the guarantee.
     """
 
@@ -79,7 +79,7 @@ class CrossTable(Shown):
     levels: tuple[tuple[str, ...], ...]
     counts: tuple[Interval, ...]
     shares: tuple[Interval, ...]
-    test: IndependenceTest
+    test: IndependenceTest | None
     noise: float
     privacy: PrivacyStatement
     format: ClassVar[str] = "sottovoce-cross-table/1"

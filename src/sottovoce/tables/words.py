@@ -12,6 +12,7 @@ from sottovoce.tally.intervals import Interval
 if TYPE_CHECKING:
     from sottovoce.tables.cross import CrossTable
     from sottovoce.tables.description import DescribedColumn, Description, Difference, Level
+    from sottovoce.tables.pairs import PairTables
 
 INDENT = "\u2003"  # before the levels of a column
 INTERVALS = (
@@ -104,20 +105,11 @@ def _difference(one: "Difference") -> str:
 
 def crossed(found: "CrossTable") -> list[Part]:
     """A cross-table, its test, and what it cost."""
-    parts: list[Part] = []
-    first, second = found.levels[0], found.levels[1]
-    for place, stratum in enumerate(found.levels[2] if len(found.levels) > 2 else ("",)):
-        if stratum:
-            parts.append(Words(f"{found.columns[2]} = {stratum}", "strong"))
-        rows = [
-            (name, *(_cell(found, found.cell(i, j, place)) for j in range(len(second)))) for i, name in enumerate(first)
-        ]
-        headings = (f"{found.columns[0]} \\ {found.columns[1]}", *second)
-        parts.append(Table(headings, rows, frozenset(range(1, len(headings)))))
     test = found.test
+    assert test is not None  # a table that was asked for has one
     given = f", given {found.columns[2]}" if len(found.columns) > 2 else ""
     return [
-        *parts,
+        *_grid(found),
         Words(
             f"Chi-squared = {test.statistic:.4g}, {p_words(test.p, test.draws)}: whether {found.columns[0]} and "
             f"{found.columns[1]} are independent{given}. Without noise there would be {test.freedom} degrees of "
@@ -128,9 +120,47 @@ def crossed(found: "CrossTable") -> list[Part]:
             f"with noise of their own, come out as far apart, of {test.draws:,} that were drawn.", "soft",
         ),
         Words(f"{found.rows:,} rows. The noise in a count has a standard deviation of {found.noise:.3g} rows."),
-        Words("In brackets: shares of all rows, and their 95 % intervals, which cover noise and sampling.", "soft"),
+        Words(_SHARES, "soft"),
         *price(found.privacy),
     ]  # fmt: skip
+
+
+def paired(found: "PairTables") -> list[Part]:
+    """The tables of all pairs, and what they rest on."""
+    parts, noise = list[Part](), sorted(table.noise for table in found.tables)
+    for table in found.tables:
+        parts += [*_grid(table), Words("")]
+    if noise:
+        ends = dict.fromkeys(f"{one:.3g}" for one in (noise[0], noise[-1]))
+        by = ", by table" if len(ends) > 1 else ""
+        parts.append(
+            Words(
+                f"{found.tables[0].rows:,} rows. The noise in a count has a standard deviation of at most "
+                f"{' to '.join(ends)} rows{by}. It is largest where a level is a reference."
+            )
+        )
+    if found.left_out:
+        parts.append(Words(f"Not shown, as they have too many cells: {'; '.join(found.left_out)}."))
+    paid = [Words(_PAID)] if found.privacy.private else price(found.privacy)
+    return [*parts, Words(_SHARES, "soft"), Words(_LIKELIEST, "soft"), *paid]
+
+
+_SHARES = "In brackets: shares of all rows, and their 95 % intervals, which cover noise and sampling."
+_LIKELIEST = "Counts are the likeliest that add up: each alone may be off by the noise, and so may one that is 0."
+_PAID = "All of this was released beside the model, and the guarantee of the run covers it, at no further cost."
+
+
+def _grid(found: "CrossTable") -> Iterator[Part]:
+    """The counts, one table for each level of the third column if there is one."""
+    first, second = found.levels[0], found.levels[1]
+    for place, stratum in enumerate(found.levels[2] if len(found.levels) > 2 else ("",)):
+        if stratum:
+            yield Words(f"{found.columns[2]} = {stratum}", "strong")
+        rows = [
+            (name, *(_cell(found, found.cell(i, j, place)) for j in range(len(second)))) for i, name in enumerate(first)
+        ]
+        headings = (f"{found.columns[0]} \\ {found.columns[1]}", *second)
+        yield Table(headings, rows, frozenset(range(1, len(headings))))
 
 
 def p_words(p: float, draws: int) -> str:

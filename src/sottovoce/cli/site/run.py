@@ -275,8 +275,10 @@ def _write(
     from sottovoce.federation.site.software import one_thread
     from sottovoce.federation.site.stops import NotWrittenError
     from sottovoce.files import models
+    from sottovoce.files.models.apply import weights_digest
     from sottovoce.files.models.from_site import evaluation_of, model_of, statement_text
     from sottovoce.settings.disk import writable, write_whole
+    from sottovoce.tables.pairs import ReleasedMoments
     from sottovoce.tally.evaluation import FILE
 
     agreement, site = seat.agreement, seat.site
@@ -289,6 +291,8 @@ def _write(
         statement = sign_text(statement_text(agreement, site, finished.absent, stop), site, seat.key)
         with writable(folder / "statement.txt"):
             write_whole(folder / "statement.txt", statement.encode())
+        if finished.moments is not None:
+            ReleasedMoments.of(finished.moments, weights_digest(model)).save(folder)
         if finished.tallied is None:
             return None
         evaluation = evaluation_of(agreement, model, finished.tallied)

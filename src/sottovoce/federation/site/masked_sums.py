@@ -346,7 +346,7 @@ class MaskedSums(SitePart):
             with one_thread():  # so that all sites find the same, bit by bit
                 tallied = fit.evaluation.tallied(unit)[0]
         evidence = fit.evidence[0] if fit.evidence else None
-        return Finished(model, model, rounds, self.journal.absent, fit, tallied, evidence)
+        return Finished(model, model, rounds, self.journal.absent, fit, tallied, evidence, fit.moments)
 
 
 def _refuse_other(k: int, name: str, theirs: Heading, ours: Heading, by: str) -> None:

@@ -20,6 +20,7 @@ from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Kind, Slot
 from sottovoce.privacy.books.book import Cost
 from sottovoce.sums.inference import Evidence
+from sottovoce.sums.program import Opened
 from sottovoce.tally.evaluation import Tallied
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Finished:
         evidence: what coefficients are inferred from, the same at all sites; None unless that was agreed on, and done.
         tallied: the evaluation of the model by two more sums, the same at all sites; None unless that was agreed on,
             and done.
+        moments: the opened second moments of the rows of all sites, the same at all; None if they were not opened.
     """
 
     model: Floats
@@ -54,6 +56,7 @@ class Finished:
     state: Any
     tallied: Tallied | None = None
     evidence: Evidence | None = None
+    moments: Opened | None = None
 
 
 class Standing(ABC):
