@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import sottovoce as sv
 from helpers.federations import agreement, members
 from sottovoce.cli.plan import _shape
 from sottovoce.cli.site.files import read_rows, rows_of
@@ -150,6 +151,13 @@ def test_plans_count_the_effects(clinics):
     folder, _ = clinics
     shape = _shape(None, folder / "schema.toml", None, 4)
     assert (shape.d, shape.data_norm) == (5, 1.0)
+
+
+def test_a_description_has_no_effects_to_tell_of(clinics):
+    folder, _ = clinics
+    found = sv.describe(folder / "all.csv", Schema.loads(SCHEMA), epsilon=1.0, delta=1e-5)
+    assert [column.name for column in found.columns] == ["age", "cost"]
+    assert "has an effect of its own" not in found.privacy.prose()
 
 
 def test_what_site_effects_may_be():

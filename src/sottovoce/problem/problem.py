@@ -178,6 +178,7 @@ class Problem:
         (accept_unreviewed if unreviewed else require_reviewed)(schema)
         unit = unit_of(schema, sites_per_person)
         codes, owners = files.encode_codes(path, schema.separated(delimiter), columns, site_column)
+        schema = replace(schema, site_effects=None)  # a table has none to tell of
         all_rows = ByShares([1.0] * nodes)  # none is left over
         return cls._read(coding(replace(codes, unit=unit)), owners, schema, complete, nodes, {"partition": all_rows})
 
