@@ -271,9 +271,9 @@ def _dispersed(e: Evidence) -> Evidence:
 
 
 def explained(e: Evidence, constant: float) -> tuple[float, float]:
-    """R^2 and its standard error, of the noise and of drawing rows; the error is infinite where noise in the
-    residuals is large beside the labels. That hardly depends on R^2 itself, so it is right where it is shown. `constant` is the last feature of every row; 0 where there is none, and R^2 is then uncentred: it
-    compares with a prediction of 0.
+    """R^2 and its standard error, of the noise and of drawing rows; the error is infinite where noise in the residuals
+    is large beside the labels. That hardly depends on R^2 itself, so R^2 is right where it is shown. `constant` is the
+    last feature of every row; 0 where there is none, and R^2 is then uncentred: it compares with a prediction of 0.
     """
     assert e.squares is not None  # as every evidence of this file has it
     p = len(e.point)
