@@ -28,7 +28,7 @@ def test_gradients_weigh_by_their_noise_and_by_how_far_off_they_were_taken(p):
     stds = [np.array([[0.2]]), np.array([[0.3, 0.7]]), np.array([[1.5]])]
     heard = tuple(Heard(y, G, std, M.turned(y)) for (y, G), std in zip(some, stds, strict=True))
     w, unit, bend = rng.normal(size=(d, RUNS)), rng.random((p, RUNS)) + 0.5, np.array([[0.4, 0.9]])
-    y, G, std = Descent(w, w, M, unit, bend, 0.25, 1e-3, None, heard).gathered
+    y, G, std = Descent(w, w, M, unit, bend, 0.25, 1e-3, heard=heard).gathered
     for run in range(RUNS):
         matrix, scale = M.matrix(run), 0.25 * bend[0, run] * (M.values[:, run] + M.tau[0, run]) + 1e-3
         noise = OUTPUTS * np.sum(M.values[:, run] * unit[:, run] / scale**2)
