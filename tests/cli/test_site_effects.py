@@ -9,13 +9,16 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import agreement, members
+from helpers.network_worlds import MemoryWorld, play
+from helpers.site_runs import Federation
+from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.cli.plan import _shape
 from sottovoce.cli.site.files import read_rows, rows_of
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.site.commitment import commit
 from sottovoce.files import models
-from sottovoce.files.models.from_site import names_of, statement_of
+from sottovoce.files.models.from_site import model_of, names_of, statement_of
 from sottovoce.files.schema import Schema, files
 
 SCHEMA = """
@@ -129,6 +132,26 @@ def test_a_site_commits_to_the_rows_that_the_agreement_will_have(clinics, cli):
     agreed = Schema.loads(SCHEMA).at_sites(NAMES)
     rows = read_rows(folder / "rome.csv", agreed, None, site="rome")
     assert said.strip() == commit(salt.read_bytes(), rows)
+
+
+def test_real_sites_learn_their_effects_from_files_that_do_not_name_them(clinics):
+    folder, _ = clinics
+    schema = Schema.loads(SCHEMA).at_sites(NAMES)
+    terms = {"epsilon": 20.0, "delta": 1e-5, "colluding": 1, "least_sites": 3, "rounds": 4, "inference": True}
+    federation = Federation(sv.graphs.complete(3), (300, 200, 250), LeastSquares(**terms), d=schema.d, names=NAMES,
+                            cap=50.0, schema=schema.dumps())  # fmt: skip
+    rows = [read_rows(folder / f"{site}.csv", schema, None, site=site) for site in NAMES]
+    federation.features = [own.rows.block(0, int(own.counts.sum())) for own in rows]
+    federation.labels = [own.labels for own in rows]
+    federation.commit_rows()
+    with federation:
+        ends = play(federation.finish(MemoryWorld()))
+    end = ends["rome"]
+    model = model_of(federation.agreement, "rome", end.model, end.absent, evidence=end.evidence)
+    told = {line.name: line for line in model.inference.lines}
+    assert told["site=paris"].estimate == pytest.approx(EFFECTS["paris"], abs=2)
+    assert told["site=rome"].estimate == pytest.approx(EFFECTS["rome"], abs=2)
+    assert told["age"].estimate == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ class Term(ABC):
                 raise InputError(
                     f"Expected terms made of columns that the label is predicted from, got {brief(name)}, the label."
                 )
-            check_choice(self.path("columns"), name, list(columns))
+            check_choice(self.path("column" if len(self.of) == 1 else "columns"), name, list(columns))
         return tuple(columns[name] for name in self.of)
 
     @classmethod
