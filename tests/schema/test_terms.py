@@ -66,7 +66,7 @@ CELLS = st.sampled_from(["0", "20", "40", "64.9", "65", "80", "100", "1e9", "-3"
 ABSENT = st.sampled_from(["", "NA"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.tuples(
@@ -108,6 +108,7 @@ def test_names_say_columns_levels_and_knots():
 SHARES = st.lists(st.integers(0, 1000), min_size=3, max_size=7, unique=True).map(lambda x: tuple(np.sort(x) / 1000))
 
 
+@settings(max_examples=50)
 @given(SHARES)
 def test_the_curve_is_the_natural_cubic_spline_and_its_reach_bounds_it_closely(knots):
     made, x = curve(knots), np.linspace(0, 1, 3001)
