@@ -1156,6 +1156,34 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/federation/test_runner.py::test_a_run_that_does_not_fit_does_not_begin",
     ),
     Mutant(
+        "a site takes another file than it has committed to",
+        "federation/site/seat.py",
+        "None if source is None else commit_file(salt, source)",
+        "agreed",
+        "tests/federation/test_tables.py::test_another_file_than_was_committed_to_says_nothing",
+    ),
+    Mutant(
+        "a commitment does not say how the file is read",
+        "federation/site/commitment.py",
+        'salt, source.digest, given.encode("utf-8")',
+        "salt, source.digest",
+        "tests/federation/test_site_cli.py::test_rows_can_be_committed_to_before_an_agreement_is_made",
+    ),
+    Mutant(
+        "a table has other cells than were agreed on",
+        "federation/agreement/checks.py",
+        'expect(features == a.features, f"features={features}',
+        'expect(True, f"features={features}',
+        "tests/federation/test_tables.py::test_a_changed_column_part_bin_or_group_is_another_agreement",
+    ),
+    Mutant(
+        "parts of the budget of a table may round to more than all of it",
+        "tables/analyses.py",
+        "tuple(part / sum(given) for part in given)",
+        "given",
+        "tests/federation/test_tables.py::test_parts_that_round_to_more_than_one_make_no_row_longer",
+    ),
+    Mutant(
         "a run goes on under other software",
         "federation/site/seat.py",
         "if self.journal.moved is not None and not self.over:",
@@ -1861,8 +1889,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a table has the noise of a smaller price",
         "tables/release.py",
-        "statistic = Tabulation(epsilon=epsilon,",
-        "statistic = Tabulation(epsilon=2 * epsilon,",
+        "wanted = asked(epsilon=epsilon,",
+        "wanted = asked(epsilon=2 * epsilon,",
         "tests/cli/test_describe.py::test_it_is_charged_kept_and_shown",
     ),
     Mutant(

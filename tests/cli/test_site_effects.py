@@ -13,13 +13,14 @@ from helpers.network_worlds import MemoryWorld, play
 from helpers.site_runs import Federation
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.cli.plan import _shape
-from sottovoce.cli.site.files import read_rows, rows_of
+from sottovoce.cli.site.files import rows_of, source_of
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import toml_file
-from sottovoce.federation.site.commitment import commit
+from sottovoce.federation.site.commitment import commit_file
 from sottovoce.files import models
 from sottovoce.files.models.from_site import model_of, names_of, statement_of
 from sottovoce.files.schema import Schema, files
+from sottovoce.problem.problem import encoded
 
 SCHEMA = """
 site_effects = true
@@ -94,12 +95,11 @@ def test_a_site_encodes_its_rows_as_the_simulation_of_all_does(clinics):
     at_sites, together = schema.at_sites(NAMES), schema.at_sites(NAMES, "hospital")
     whole, owners = files.encode_by_site(folder / "all.csv", together, "hospital")
     for site in NAMES:
-        rows = read_rows(folder / f"{site}.csv", at_sites, None, site=site)
-        own = rows.rows.block(0, int(rows.counts.sum()))
+        own = encoded(folder / f"{site}.csv", at_sites, site=site)[0].features
         np.testing.assert_array_equal(own.toarray(), whole.features[np.flatnonzero(owners == site)].toarray())
         assert np.linalg.norm(own.toarray(), axis=1).max() <= at_sites.data_norm
     with pytest.raises(InputError, match="a column 'site' in file"):
-        read_rows(folder / "rome.csv", at_sites, None)
+        encoded(folder / "rome.csv", at_sites)
 
 
 def test_an_agreement_names_the_sites_and_its_model_their_effects(clinics, cli, monkeypatch):
@@ -121,17 +121,13 @@ def test_an_agreement_names_the_sites_and_its_model_their_effects(clinics, cli, 
     assert (rows[:, 2] == 0).all()
 
 
-def test_a_site_commits_to_the_rows_that_the_agreement_will_have(clinics, cli):
+def test_a_site_commits_to_its_file_before_anyone_names_the_sites(clinics, cli):
     folder, _ = clinics
     salt, given = folder / "salt", ("--data", folder / "rome.csv", "--schema", folder / "schema.toml")
-    code, _, err = cli("site", "commit", *given, "--salt", salt)
-    assert code == 2
-    assert "the names of the sites" in err
-    code, said, _ = cli("site", "commit", *given, "--salt", salt, "--site", "rome", "--sites", "rome, paris,berlin")
-    assert code == 0
-    agreed = Schema.loads(SCHEMA).at_sites(NAMES)
-    rows = read_rows(folder / "rome.csv", agreed, None, site="rome")
-    assert said.strip() == commit(salt.read_bytes(), rows)
+    code, said, err = cli("site", "commit", *given, "--salt", salt)
+    assert code == 0, err
+    assert "250 rows" in err
+    assert said.strip() == commit_file(salt.read_bytes(), source_of(folder / "rome.csv", None))
 
 
 def test_real_sites_learn_their_effects_from_files_that_do_not_name_them(clinics):
@@ -140,8 +136,8 @@ def test_real_sites_learn_their_effects_from_files_that_do_not_name_them(clinics
     terms = {"epsilon": 20.0, "delta": 1e-5, "colluding": 1, "least_sites": 3, "rounds": 4, "inference": True}
     federation = Federation(sv.graphs.complete(3), (300, 200, 250), LeastSquares(**terms), d=schema.d, names=NAMES,
                             cap=50.0, schema=schema.dumps())  # fmt: skip
-    rows = [read_rows(folder / f"{site}.csv", schema, None, site=site) for site in NAMES]
-    federation.features = [own.rows.block(0, int(own.counts.sum())) for own in rows]
+    rows = [encoded(folder / f"{site}.csv", schema, site=site)[0] for site in NAMES]
+    federation.features = [own.features for own in rows]
     federation.labels = [own.labels for own in rows]
     federation.commit_rows()
     with federation:

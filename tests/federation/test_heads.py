@@ -31,6 +31,7 @@ from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.caps import check_raises, claim, owner_path, raise_cap
+from sottovoce.federation.site.commitment import Source
 from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.heads import HANDED, Books, Heads, Sealing, catch_up, heard_path, keep_heard
 from sottovoce.federation.site.letters import read_sum
@@ -321,7 +322,9 @@ class OtherFolder(Federation):
         return super().journal(name, f"other-{name}.journal")
 
     def seat(self, name, stack, noise=None, **changes):
-        return super().seat(name, stack, noise, **({} if name == "berlin" else {"data": bytes(32)}), **changes)
+        return super().seat(
+            name, stack, noise, **({} if name == "berlin" else {"source": Source(bytes(32))}), **changes
+        )
 
 
 def test_two_folders_that_begin_at_the_same_time_are_found_out_at_their_end(federation):

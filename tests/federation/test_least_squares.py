@@ -1,12 +1,10 @@
 """Least squares at real sites: one model and one table at all of them, those of a simulation, also after a crash."""
 
-import asyncio
-
 import pytest
 
 import sottovoce as sv
 from helpers.network_worlds import MemoryWorld, play
-from helpers.site_runs import Federation, dies
+from helpers.site_runs import Federation, dies_and_comes_back
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.federation.agreement import toml_file
 from sottovoce.files.models.from_site import model_of
@@ -51,14 +49,6 @@ def test_without_inference_there_is_no_table():
 @pytest.mark.parametrize(("point", "at"), [("computed", 3), ("published", 4)])
 def test_a_crash_changes_nothing(point, at):
     with made() as federation:
-
-        async def scene():
-            world = MemoryWorld()
-            others = [asyncio.ensure_future(federation.site(name, world)) for name in federation.names[1:]]
-            await dies(federation, world, point, at)
-            end = await federation.site("berlin", world)
-            return {"berlin": end, **dict(zip(federation.names[1:], await asyncio.gather(*others), strict=True))}
-
-        told(federation, play(scene()))
+        told(federation, play(dies_and_comes_back(federation, MemoryWorld(), point, at)))
         with federation.ledger("berlin") as ledger:
             assert len(list(ledger.reservations())) == 4

@@ -11,7 +11,7 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce import models
-from sottovoce.cli.site.run import _keeping_what_was_learnt
+from sottovoce.cli.site.results import keeping_what_was_found, results_in
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.formats import format_of
@@ -280,7 +280,10 @@ def test_whoever_stops_writes_the_model_so_far_and_says_so(tmp_path):
         ends = play(without(federation, LyingWorld(), {"wien": ("checkpointed", 3), "rome": ("checkpointed", 3)}))
         with ExitStack() as stack:
             seat = federation.seat("oslo", stack)
-            with pytest.raises(LostNeighbourError) as stopped, _keeping_what_was_learnt(seat, tmp_path / "out"):
+            with (
+                pytest.raises(LostNeighbourError) as stopped,
+                keeping_what_was_found(results_in(tmp_path / "out", seat)),
+            ):
                 raise ends["oslo"]
             kept = so_far(seat)
         assert any("The model of the first 3 sums" in note for note in stopped.value.__notes__)
@@ -299,7 +302,7 @@ def test_before_the_second_sum_there_is_no_model_to_write(tmp_path):
         ends = play(without(federation, LyingWorld(), {"wien": ("checkpointed", 1), "rome": ("checkpointed", 1)}))
         with ExitStack() as stack:
             seat = federation.seat("oslo", stack)
-            with pytest.raises(LostNeighbourError), _keeping_what_was_learnt(seat, tmp_path / "out"):
+            with pytest.raises(LostNeighbourError), keeping_what_was_found(results_in(tmp_path / "out", seat)):
                 raise ends["oslo"]
         assert not (tmp_path / "out").exists()
 

@@ -292,8 +292,11 @@ def test_rows_can_be_committed_to_before_an_agreement_is_made(world, tmp_path, c
     rows = files.rows_of(agreed, data)
     with pytest.raises(InputError, match=r"Give the data file and the salt .*: --salt"):
         files.open_journal(tmp_path, agreed, "berlin", rows)
-    files.open_journal(tmp_path, agreed, "berlin", rows, salt).close()
-    files.open_journal(tmp_path, agreed, "berlin", rows).close()  # the journal keeps it
+    source = files.source_of(data, None)
+    with pytest.raises(InputError, match="got others"):
+        files.open_journal(tmp_path, agreed, "berlin", rows, salt, source=source._replace(delimiter=";"))
+    files.open_journal(tmp_path, agreed, "berlin", rows, salt, source=source).close()
+    files.open_journal(tmp_path, agreed, "berlin", rows, source=source).close()  # the journal keeps the salt
 
 
 def test_a_site_may_write_its_file_with_semicolons(world, tmp_path, capsys):

@@ -12,7 +12,7 @@ from helpers.site_runs import FIVE, Died, Federation, dying
 from sottovoce import models
 from sottovoce.cli.exit_codes import EXIT_CODES, code_of
 from sottovoce.cli.output import Stopped
-from sottovoce.cli.site.run import _keeping_what_was_learnt, _write
+from sottovoce.cli.site.results import keeping_what_was_found, results_in
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site import stops
@@ -39,7 +39,7 @@ def ended(federation, name, error, folder):
     """What `site run` does with an error that the run of a site ended with."""
     with ExitStack() as stack:
         seat = federation.seat(name, stack)
-        with pytest.raises(type(error)) as raised, _keeping_what_was_learnt(seat, folder):
+        with pytest.raises(type(error)) as raised, keeping_what_was_found(results_in(folder, seat)):
             raise error
         assert raised.value is error  # so the exit code is that of the failure
         return so_far(seat)
@@ -161,10 +161,10 @@ def test_a_site_that_was_set_back_keeps_the_better_model(masked, tmp_path):
     play(masked.finish(world, pace=PACE))
     with ExitStack() as stack:
         seat = masked.seat("oslo", stack)
-        _write(seat, result_of(seat), tmp_path)
+        results_in(tmp_path, seat).write(result_of(seat))
     before = (tmp_path / "model.safetensors").read_bytes(), (tmp_path / "statement.txt").read_bytes()
     backup.restore()
     error = stops.UsedTwiceError("set back")
     ended(masked, "oslo", error, tmp_path)
     assert ((tmp_path / "model.safetensors").read_bytes(), (tmp_path / "statement.txt").read_bytes()) == before
-    assert any("learnt from more than is in the journal" in note for note in error.__notes__)
+    assert any("from more than is in the journal" in note for note in error.__notes__)

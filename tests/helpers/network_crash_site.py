@@ -123,7 +123,7 @@ async def live(folder, case, site, stack, fate):
         key=SigningKey.load(folder / f"{site}.signing.pem"),
         ledger=stack.enter_context(open_ledger(folder / site / "rows.ledger", site)),
         journal=stack.enter_context(files.open_journal(run_folder, agreement, site, rows, *secrets)),
-        heads=stack.enter_context(files.open_heads(folder / site)), data=files.file_digest(data),
+        heads=stack.enter_context(files.open_heads(folder / site)), source=files.source_of(data, None),
     )  # fmt: skip
     largest = room_for(agreement).size
     transport = await JetStreamTransport.connect(

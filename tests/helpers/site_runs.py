@@ -169,6 +169,15 @@ async def dies(federation, world, point, at, name="berlin"):
         await federation.site(name, world, probe=dying(point, at))
 
 
+async def dies_and_comes_back(federation, world, point, at, name="berlin"):
+    """All sites to their end, where one dies there and begins again; what each leaves behind, by name."""
+    others = [other for other in federation.names if other != name]
+    running = [asyncio.ensure_future(federation.site(other, world)) for other in others]
+    await dies(federation, world, point, at, name)
+    end = await federation.site(name, world)
+    return {name: end, **dict(zip(others, await asyncio.gather(*running), strict=True))}
+
+
 class Backup:
     """A copy of all that a site has on its disk."""
 

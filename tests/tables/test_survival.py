@@ -149,7 +149,7 @@ def test_with_noise_curves_fall_lie_in_their_intervals_and_groups_add_up(frame):
 def test_private_rows_of_several_sites_have_one_guarantee(frame):
     found = survival(frame, SCHEMA, by="arm", epsilon=1.0, nodes=3)
     assert 0.9 < found.privacy.epsilon <= 1.0
-    assert "in each of 12 bins of time, by 'arm'" in found.privacy.prose()
+    assert "in each bin of time, by 'arm'" in found.privacy.prose()
     told = json.loads(json.dumps(plain(found), allow_nan=False))
     assert told["log_rank"]["p"] == found.log_rank.p
     assert told["format"] == "sottovoce-survival/1"

@@ -4,6 +4,7 @@ from sottovoce.algorithms.admm import ADMM
 from sottovoce.algorithms.analysis import Analysis, Learning, Statistic
 from sottovoce.algorithms.averaged import NoisyAveragedGD, TrustedCurator
 from sottovoce.algorithms.base import Algorithm, Method, Outputs, PrivateAlgorithm, PrivateMethod
+from sottovoce.algorithms.computation import Computation
 from sottovoce.algorithms.dpadmm import DPADMM
 from sottovoce.algorithms.dpdsgd import DPDSGD
 from sottovoce.algorithms.dvp import DVP
@@ -27,6 +28,7 @@ __all__ = [
     "RADMM",
     "Algorithm",
     "Analysis",
+    "Computation",
     "FixedPoint",
     "Learning",
     "MaskedNewton",

@@ -10,17 +10,18 @@ sigma_k Delta_k at least. Masks that cancel in the sum hide all else. Proofs: do
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from itertools import groupby
-from typing import ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from sottovoce.algorithms.base import MASKED_SUMS, Network, Outputs, PrivateMethod, Round, View, Way
+from sottovoce.algorithms.base import Network, Outputs, PrivateMethod, Round
+from sottovoce.algorithms.computation import MASKED_SUMS, Computation, End, Place, View, Way
 from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.noise.sources import Noise
@@ -40,12 +41,16 @@ from sottovoce.privacy.observers import (
     table_of,
 )
 from sottovoce.privacy.unit import Unit
+from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.graphs import complete
 from sottovoce.problem.sites import Sites, Weights
 from sottovoce.sums.descent import Fit
 from sottovoce.sums.opening import Opener, Shares
 from sottovoce.sums.program import Known, Line, Opened, Program, Session
 from sottovoce.sums.questions import Gradient
+
+if TYPE_CHECKING:
+    from sottovoce.files.schema import Schema
 
 SHORTEST_BOUND = 1e-140  # on the norm of rows: second moments of much shorter ones would lose digits, or vanish
 # In a message: servers take 64 MiB, and its heading names up to a thousand sites.
@@ -66,7 +71,7 @@ class Opening(Protocol[_Held]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis(ABC, Generic[Held, T]):
+class Analysis(Computation, Generic[Held, T]):
     """What reads noisy sums over all sites, and nothing else that a site sends. Its fields are public.
 
     Args:
@@ -109,10 +114,9 @@ class Analysis(ABC, Generic[Held, T]):
     def rows_of(self, sites: Sites) -> Held:
         """The rows of all sites, with what this analysis needs to compute with them."""
 
-    @property
     @abstractmethod
-    def released(self) -> str:
-        """What everyone sees, in words."""
+    def found(self, answer: T) -> bool:
+        """True if an answer so far is worth keeping."""
 
     @property
     def opened(self) -> int:
@@ -358,6 +362,23 @@ class Learning(Analysis[Oracle, Fit], PrivateMethod):
         """The rows, bound to the objective."""
         return self.oracle(sites, complete(sites.n))
 
+    @property
+    def noisy(self) -> str:
+        """The first gradient."""
+        return "each coordinate of a gradient before the first step, in the coordinates of the rows"
+
+    def found(self, answer: Fit) -> bool:
+        """True from the first model on: sums before it, such as second moments, leave it at zero."""
+        return bool(answer.last.any())
+
+    def expect_schema(self, schema: "Schema") -> None:
+        """Also refuse standard errors of coefficients that the schema leaves without a value of their own."""
+        from sottovoce.files.schema.inference import require_inferable
+
+        super().expect_schema(schema)
+        if self.infers:
+            require_inferable(schema)
+
     def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
         """Open the sums of the program one by one, with a model after each."""
         return self._rounds(self.sums(site, runs, network, noise), site.sites.n)
@@ -387,14 +408,51 @@ class Learning(Analysis[Oracle, Fit], PrivateMethod):
 class Statistic(Analysis[RowSums, T]):
     """An analysis whose answer is no model. It needs rows and nothing else: no loss, no graph, no rounds."""
 
+    ends_in: ClassVar[End] = "table"
+
     def __post_init__(self) -> None:
         expect(self.epsilon > 0, "epsilon > 0", epsilon=self.epsilon)
         expect(0 < self.delta < 1, "0 < delta < 1", delta=self.delta)
         self._check_terms()
 
+    @property
+    def rounds(self) -> int:
+        """Number of sums."""
+        return self.opened
+
+    @property
+    def noisy(self) -> str:
+        """The first sum."""
+        return "each number of the first sum"
+
+    def found(self, answer: T) -> bool:
+        """True once a sum has told anything."""
+        return answer is not None
+
+    def expect_unit(self, unit: Unit) -> None:
+        """A person's rows are in the sums, wherever they are, and every sensitivity counts them all."""
+
+    def expect_schema(self, schema: "Schema") -> None:
+        """Any features will do."""
+
+    def share_std(self, site: RowSums, rows: int) -> float:
+        """Standard deviation of one of at least u - c shares of the noise in the first sum."""
+        ask = self.begin(site.n, site.sites.d, site.sites.data_norm, site.sites.unit).ask
+        assert ask is not None  # a schedule has one sum at least
+        sensitivity = float(ask.question.sensitivity(site, rows).item())
+        return self.multipliers(site.n)[0] * sensitivity / math.sqrt(self.honest(site.n))
+
     def rows_of(self, sites: Sites) -> RowSums:
         """The rows as they are: sums without a loss."""
         return RowSums(sites, sites.n)
+
+    def at_site(self, sites: Sites, place: Place) -> RowSums:
+        """A site's rows, of a network of so many."""
+        return RowSums(sites, len(place.counts))
+
+    def factors(self, schema: "Schema | None") -> Factors:  # noqa: ARG002
+        """None: every row counts the same."""
+        return ALIKE
 
 
 def _copies(fit: Fit, nodes: int) -> Outputs:

@@ -21,7 +21,8 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
-from sottovoce.algorithms.base import Outputs, View
+from sottovoce.algorithms.base import Outputs
+from sottovoce.algorithms.computation import View
 from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats

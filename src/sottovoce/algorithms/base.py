@@ -18,22 +18,24 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
+from sottovoce.algorithms.computation import OWN_NOISE, Computation, Place, View, Way
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.loss_sums import DOUBLE
-from sottovoce.oracle.plain import Batch, Oracle
+from sottovoce.oracle.plain import Batch, Oracle, SiteOracle
 from sottovoce.oracle.row_sums import Others
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.discrete import discretisation_delta
 from sottovoce.privacy.observers import RELAY, Observer, Sight
 from sottovoce.privacy.unit import ROW, Unit
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph, Inbox
-from sottovoce.problem.losses import Logistic, Loss
+from sottovoce.problem.losses import Logistic, Loss, Poisson, Reals
 from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
@@ -42,23 +44,11 @@ from sottovoce.sums.inference import Evidence
 from sottovoce.sums.opening import Opener, Shares
 from sottovoce.sums.program import Opened
 
+if TYPE_CHECKING:
+    from sottovoce.files.schema import Schema
+
 State = TypeVar("State", bound=tuple[Array, ...])
-View: TypeAlias = Literal["messages", "average", "sums", "model"]
 NOTHING = Sequence(())  # the price of a message that no row was looked at for
-
-
-class Way(NamedTuple):
-    """What sites send, and what follows from that for every method."""
-
-    label: str
-    exchanges: str  # what a run is counted in
-    one_model: bool  # all sites hold the same model
-    complete: bool  # every site must hear every other
-    masked: bool  # messages are masked, and rest on keys
-
-
-OWN_NOISE = Way("own noise", "rounds", one_model=False, complete=False, masked=False)
-MASKED_SUMS = Way("masked sums", "sums", one_model=True, complete=True, masked=True)
 
 
 class Outputs(NamedTuple):
@@ -217,7 +207,7 @@ class Method(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateMethod(Method):
+class PrivateMethod(Method, Computation):
     """A method whose whole transcript is (epsilon, delta)-private for any one row.
 
     Args:
@@ -238,36 +228,6 @@ class PrivateMethod(Method):
         expect(self.calibration in CALIBRATIONS, f"calibration in {CALIBRATIONS}", calibration=self.calibration)
 
     @abstractmethod
-    def sigma(self, site: Oracle) -> float:
-        """The noise multiplier: standard deviation over sensitivity, of each private step."""
-
-    @abstractmethod
-    def share_std(self, site: Oracle, rows: int) -> float:
-        """Standard deviation of the noise that one site adds to each coordinate of a gradient, at the start of a run
-        over so many rows in all.
-        """
-
-    @abstractmethod
-    def promises(self, n: int) -> list[tuple[float, int]]:
-        """Every epsilon that was asked for, with the number of colluding sites, of n, that it must hold against."""
-
-    @abstractmethod
-    def grid_delta(self, colluding: int, epsilon: float, n: int, features: int, unit: Unit, bits: int) -> float:
-        """What drawing noise on a grid of that many bits adds to delta for every unit at n real sites, at most, where
-        such an epsilon is to hold against so many colluding sites.
-        """
-
-    @property
-    @abstractmethod
-    def released(self) -> str:
-        """What leaves a site, in words."""
-
-    @property
-    @abstractmethod
-    def split(self) -> dict[str, float]:
-        """The part of the budget that every kind of release takes."""
-
-    @abstractmethod
     def unit_factor(self, unit: Unit, n: int) -> float:
         """Factor on the noise for one row that a unit needs, at n sites."""
 
@@ -280,6 +240,44 @@ class PrivateMethod(Method):
     def notes(self, site: Oracle) -> tuple[str, ...]:  # noqa: ARG002
         """Further sentences of the statement."""
         return ()
+
+    @property
+    def noisy(self) -> str:
+        """Noise is in gradients."""
+        return "each coordinate of a gradient"
+
+    def expect_schema(self, schema: "Schema") -> None:
+        """Refuse a label that the loss is not for."""
+        from sottovoce.files.schema import ClassLabel, NumberLabel
+
+        label, loss = schema.learnt, self.loss
+        expect(
+            isinstance(label, NumberLabel) == isinstance(loss.labels, Reals),
+            "a loss for classes where the schema's label is a class, and one for numbers where it is a number",
+            loss=loss.name,
+            label=label.column,
+        )
+        if isinstance(label, NumberLabel):
+            fits = loss == Poisson() if label.counts else not isinstance(loss, Poisson)
+            expect(fits, "loss poisson, most = 1, where the schema's label counts, and only there", loss=loss)
+        if isinstance(label, ClassLabel):
+            loss.labels.check(label.values)
+            if loss.outputs > 1:
+                expect(len(label.classes) == loss.outputs, f"classes={len(label.classes)}, as in the schema", loss=loss)
+
+    def factors(self, schema: "Schema | None") -> Factors:
+        """Weights and exposures as the schema has them."""
+        weighed, exposed = (schema is not None and getattr(schema, name) is not None for name in ("weight", "exposure"))
+        return Factors(np.ones(1) if weighed else None, np.zeros(1) if exposed else None)
+
+    def at_site(self, sites: Sites, place: Place) -> SiteOracle:
+        """A site's rows, with the objective of all."""
+        weighed = self.importances(place.counts)
+        return SiteOracle(
+            sites, len(place.counts), self.loss, np.array([place.degree]), self.regulariser, self.lam,
+            None if weighed is None else weighed[[place.number]], max_grad_norm=self.max_grad_norm,
+            fewest=min(place.counts),
+        )  # fmt: skip
 
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
         """Epsilon after k rounds of each run, at the run's delta."""

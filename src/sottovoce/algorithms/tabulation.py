@@ -1,11 +1,11 @@
 """The statistic that tables are made of: one noisy sum over all sites of coded rows.
 
-A coding (`sottovoce.files.schema.coding`) turns a row into numbers of which none is negative, such as a 1 at the cell
-of a table that the row is counted in. Their bound B is public, and the sum of all rows is the table, with noise of
-standard deviation sigma sqrt(2) B in each cell. What is made of the noisy table costs nothing. Privacy:
-docs/proofs/tables.md.
+A coding (`sottovoce.tables.coding`) turns a row into numbers of which none is negative, such as a 1 at the cell of a
+table that the row is counted in. Their bound B is public, and the sum of all rows is the table, with noise of standard
+deviation sigma sqrt(2) B in each cell. What is made of the noisy table costs nothing. Privacy: docs/proofs/tables.md.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import final
 
@@ -14,16 +14,14 @@ from sottovoce.sums.program import Ask, Known, Line, Opened, Program
 from sottovoce.sums.questions import Totals
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
-class Tabulation(Statistic[Opened]):
-    """One sum of coded rows. Its answer is the noisy sum: (numbers, runs), with the noise in it.
+class Counting(Statistic[Opened]):
+    """One sum of coded rows. Its answer is the noisy sum: (numbers, runs), with the noise in it."""
 
-    Args:
-        what: is counted, in words of the statement: "how many rows are at each level of 3 columns".
-    """
-
-    what: str
+    @property
+    @abstractmethod
+    def counted(self) -> str:
+        """What is counted, in words of the statement: "how many rows are at each level of 3 columns"."""
 
     def schedule(self, features: int) -> tuple[Line, ...]:
         """One sum, with the whole budget."""
@@ -36,4 +34,25 @@ class Tabulation(Statistic[Opened]):
     @property
     def released(self) -> str:
         """What everyone sees, in words."""
-        return f"the noisy sum over all sites of {self.what}, once; single sites' messages are masked"
+        return f"the noisy sum over all sites of {self.counted}, once; single sites' messages are masked"
+
+    @property
+    def noisy(self) -> str:
+        """The sum of all rows."""
+        return "each number of the sum"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Tabulation(Counting):
+    """The sum of rows that are coded already.
+
+    Args:
+        what: is counted, in words of the statement.
+    """
+
+    what: str
+
+    @property
+    def counted(self) -> str:
+        return self.what

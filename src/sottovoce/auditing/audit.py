@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from sottovoce.algorithms.base import Method, View
+from sottovoce.algorithms.base import Method
+from sottovoce.algorithms.computation import View
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import (
     Claim,

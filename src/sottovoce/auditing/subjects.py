@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sottovoce.algorithms import registry
-from sottovoce.algorithms.base import Method, PrivateMethod, View
+from sottovoce.algorithms.base import Method, PrivateMethod
+from sottovoce.algorithms.computation import View
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.errors import UnsupportedError
 from sottovoce.problem import losses

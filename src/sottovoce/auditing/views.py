@@ -14,7 +14,8 @@ from typing import Any, ClassVar, final, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.base import OWN_NOISE, Method, Network, Round, View, Way
+from sottovoce.algorithms.base import Method, Network, Round
+from sottovoce.algorithms.computation import OWN_NOISE, View, Way
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from math import sqrt
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 from urllib.parse import quote
 
 import numpy as np
@@ -35,6 +35,7 @@ from sottovoce.federation.site.masks import Turn
 from sottovoce.federation.site.own_noise import FromNeighbours
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import DIGEST_BYTES, Envelope, Slot, unseal
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import epsilon
 from sottovoce.problem.sites import Sites
 from sottovoce.settings import written_as
@@ -166,7 +167,7 @@ def _noise_of_site(
         total = np.sum([said[other][k - 1] for other in agreement.neighbours(name)], axis=0)
         return FromNeighbours(total.reshape(1, -1, 1))
 
-    site, own = agreement.oracle_for(name, rows), [vector.reshape(1, -1, 1) for vector in said[name]]
+    site, own = cast(Oracle, agreement.oracle_for(name, rows)), [vector.reshape(1, -1, 1) for vector in said[name]]
     z = [one.z.ravel() for one in replayed(algorithm, site, own, heard)]
     expect(len(z) == len(own), "messages that no radius cuts off: agree on a larger one", site=name, solved=len(z))
     return np.concatenate(z)

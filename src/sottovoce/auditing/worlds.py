@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.base import Method, View
+from sottovoce.algorithms.base import Method
+from sottovoce.algorithms.computation import View
 from sottovoce.arrays import Floats
 from sottovoce.auditing.views import Watched
 from sottovoce.noise.sources import NoiseFunction, Shape

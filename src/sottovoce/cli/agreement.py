@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sottovoce.federation.agreement.signing import Consent
     from sottovoce.privacy import PrivacyStatement
 
+_KINDS = {"model": "Algorithm", "table": "Table"}
+
 
 def tell(agreement: "Agreement", standings: "Mapping[str, Consent]") -> None:
     """Print who takes part, what is computed, what it costs, what leaves a site, and who has signed."""
@@ -67,23 +69,21 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
         # The table above the lines says what holds if more sites collude.
         condition = f", if at most {algorithm.colluders(len(agreement.sites))} sites collude"
         shares = agreement.analysis.honest(len(agreement.sites))
-        share = (
-            f" before the first step, in the coordinates of the rows: one of at least {shares} shares that the "
-            "colluding sites do not know"
-        )
+        share = f": one of at least {shares} shares that the colluding sites do not know"
     lines = [
         f"Promise to every site{condition}: epsilon = {exactly(algorithm.epsilon)}, "
         f"delta = {exactly(algorithm.delta)}, for {privacy.unit}.",
-        f"Noise: sigma = {up(privacy.sigma or 0.0)}. The table shows its standard deviation in each coordinate of a "
-        f"gradient{share}. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} "
-        "to delta.",
+        f"Noise: sigma = {up(privacy.sigma or 0.0)}. The table shows its standard deviation in {algorithm.noisy}"
+        f"{share}. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} to delta.",
         f"What leaves a site: {privacy.released}.",
+        *preview(agreement),
         f"What everyone knows: {', '.join(privacy.public)}.",
         f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
         *_people(agreement),
         *_factors(agreement),
         *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
-        f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
+        f"{_KINDS[algorithm.ends_in]}: {terms.name_of(algorithm)}, "
+        f"{', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
         *([f"Parts of the budget, mu^2: {', '.join(parts)}."] if len(parts) > 2 else []),
         *of_agreement(agreement),
         f"When a neighbour falls silent: {_policy(agreement)}.",
@@ -94,6 +94,12 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
         for site in agreement.sites
         if algorithm.delta * site.rows >= 1
     ]
+
+
+def preview(agreement: "Agreement") -> tuple[str, ...]:
+    """Sentences on what all sites will read, where `released` does not say it all."""
+    rows, site = sum(site.rows for site in agreement.sites), agreement.public_oracle(agreement.names[0])
+    return agreement.algorithm.preview(agreement.encoding, site, rows)
 
 
 def _people(agreement: "Agreement") -> list[str]:
@@ -112,19 +118,21 @@ def _people(agreement: "Agreement") -> list[str]:
 
 def _factors(agreement: "Agreement") -> list[str]:
     """Sentences on weights and exposures of rows, and what a site refuses of them; none without such columns."""
-    schema = agreement.encoding
+    schema, told = agreement.encoding, agreement.algorithm.factors(agreement.encoding).told
     if schema is None:
         return []
     return [
         f"Column {factor.column!r} has the {what} of every row, and stays at its site. A site whose file has one that "
         f"is not above 0 and at most {exactly(factor.bound)} does not start."
         for what, factor in (("weight", schema.weight), ("exposure", schema.exposure))
-        if factor is not None
+        if factor is not None and told
     ]
 
 
 def _shown(value: object) -> str:
     """A setting as text: numbers in full, tables with their options in brackets."""
+    if isinstance(value, list):
+        return " and ".join(map(_shown, value))
     if isinstance(value, dict):
         options = [f"{key} = {_shown(option)}" for key, option in value.items() if key != "name"]
         return f"{value['name']} ({', '.join(options)})" if options else str(value["name"])

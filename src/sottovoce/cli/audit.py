@@ -15,7 +15,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.settings.options import option
 
 if TYPE_CHECKING:
-    from sottovoce.algorithms.base import View
+    from sottovoce.algorithms.computation import View
     from sottovoce.auditing.audit import Audit
     from sottovoce.auditing.bounds import Verdict
     from sottovoce.auditing.releases import Release

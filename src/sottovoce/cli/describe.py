@@ -22,8 +22,9 @@ from sottovoce.cli.tables import (
     Unreviewed,
     asked,
     release,
+    shares_of,
 )
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import expect
 
 if TYPE_CHECKING:
     from sottovoce.tables import CrossTable, Description
@@ -85,7 +86,7 @@ def describe(
     others = tuple(more or ())
 
     def describing(charge: Any) -> "Description":
-        shares = _shares(part or [])
+        shares = shares_of(part or [])
         return tables.describe(file, read, by=by, columns=columns, parts=shares, charge=charge, **terms)
 
     def crossing(charge: Any) -> "CrossTable":
@@ -94,24 +95,8 @@ def describe(
 
     if cross is None:
         expect(not others, "further columns only with --cross", "Name those to describe with --column", columns=others)
-        release("Description of the rows", describing, budget, out or [], json)
+        release(describing, budget, out or [], json)
     else:
         for name, value in (("by", by), ("column", columns), ("part", part)):
             expect(not value, f"--cross without --{name}", **{name: value})
-        release(f"Rows by {' and '.join((cross, *others))}", crossing, budget, out or [], json)
-
-
-def _shares(given: list[str]) -> dict[str, float]:
-    """Parts of the budget by column, from COLUMN=SHARE."""
-    found = dict[str, float]()
-    for text in given:
-        name, sign, share = text.rpartition("=")
-        try:
-            value = float(share)
-        except ValueError:
-            value = None
-        if not sign or not name or value is None:
-            raise InputError(f"Expected --part COLUMN=SHARE, such as age=0.3, got {text!r}. Correct it.")
-        expect(name not in found, "one part of the budget for each column", part=name)
-        found[name] = value
-    return found
+        release(crossing, budget, out or [], json)

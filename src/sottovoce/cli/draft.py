@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from sottovoce.federation.agreement.agreement import Agreement, Member
     from sottovoce.files.schema import Schema
     from sottovoce.problem.losses import Loss
+    from sottovoce.tables.analyses import TableAnalysis
 
 MASKED = "masked"
-_WHO, _DATA, _LOST = "Who", "Data", "When a neighbour falls silent"
+_WHO, _DATA, _TABLE, _LOST = "Who", "Data", "A table instead of a model", "When a neighbour falls silent"
+_COLLUDING = (
+    "how many sites may collude, with the message server too, is for people to say, got none. Epsilon holds against "
+    "that many, and no more."
+)
+_PROMISE = ("epsilon", "delta", "colluding", "least_sites", "spare", "worst_case_epsilon")  # of masked sums
 _NUMBERS = ("huber", "absolute", "quantile", "smoothed-quantile")
 
 
@@ -45,6 +51,17 @@ class AgreementDraft(AlgorithmOptions, _Members):
     grid_bits: int | None = option(None, PRIVACY, "Bits of the grid on which noise is drawn.")
     message_radius: float | None = option(None, PRIVACY, "Largest norm of a message. Default: 100 times the diameter.")
 
+    analysis: str | None = option(
+        None, _TABLE, "describe, cross (a cross-table) or survival, in place of --algorithm: sites agree on a table."
+    )
+    by: str | None = option(None, _TABLE, "describe, survival: column with levels that groups the rows.")
+    column: tuple[str, ...] | None = option(
+        None, _TABLE, "describe: a column to describe. Default: all. cross: a column, two or three in all. Repeat."
+    )
+    part: tuple[str, ...] | None = option(
+        None, _TABLE, "describe: COLUMN=SHARE of the budget, such as age=0.3; the others share the rest. Repeat."
+    )
+
     policy: str | None = option(None, _LOST, "What to do then: wait, stop or go-on.")
     wait_seconds: float | None = option(None, _LOST, "How long a neighbour may be silent.")
     go_on_after_round: int | None = option(None, _LOST, "With go-on: the last round that waits for everyone.")
@@ -62,37 +79,96 @@ def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> AgreementDraft:
 
 def agreement(draft: AgreementDraft) -> "Agreement":
     """The agreement that follows from the options, with a new run id."""
-    from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour, new_run, timestamp
     from sottovoce.files.schema import Schema
 
     for needed in ("epsilon", "delta"):
         if getattr(draft, needed) is None:
             raise InputError(f"Expected --{needed}: people must decide how much privacy each site gives up, got none.")
     members = tuple(_member(text) for text in draft.site)
-    schema = None
-    if draft.schema is not None:
-        schema = Schema.load(draft.schema).at_sites([member.name for member in members])
+    schema = None if draft.schema is None else Schema.load(draft.schema)
+    if draft.analysis is not None:
+        return _on_a_table(draft, members, None if schema is None else replace(schema, site_effects=None))
+    return _on_a_model(draft, members, None if schema is None else schema.at_sites([site.name for site in members]))
+
+
+def _about(draft: AgreementDraft, members: "tuple[Member, ...]", graph: str | None, schema: "Schema | None") -> Any:
+    """What every agreement says, whatever it is about, with a new run id; `Agreement` takes it."""
+    from sottovoce.federation.agreement.agreement import LostNeighbour, new_run, timestamp
+
+    return {
+        "run": new_run(), "created": timestamp(), "name": draft.name or "",
+        "edges": _edges([member.name for member in members], graph, draft.edge),
+        "schema": None if schema is None else schema.dumps(),
+        "lost_neighbour": LostNeighbour(**_given(draft, ("policy", "wait_seconds", "go_on_after_round"))),
+        **_given(draft, ("grid_bits", "sites_per_person")),
+    }  # fmt: skip
+
+
+def _on_a_model(draft: AgreementDraft, members: "tuple[Member, ...]", schema: "Schema | None") -> "Agreement":
+    from sottovoce.federation.agreement.agreement import Agreement
+
+    for name in ("by", "column", "part"):
+        expect(getattr(draft, name) is None, f"--{name} with --analysis", **{name: getattr(draft, name)})
     features, data_norm = _shape(draft, schema)
     # Masked sums go with one graph only, which need not be named.
     taken = choice(draft)
     graph = "complete" if _masked(taken.name) and draft.graph is None and not draft.edge else draft.graph
     # Everything but the settings that are still to be chosen, checked.
     open_terms = Agreement(
-        run=new_run(),
-        created=timestamp(),
-        name=draft.name or "",
-        sites=members,
-        edges=_edges([member.name for member in members], graph, draft.edge),
-        features=features,
-        data_norm=data_norm,
-        schema=None if schema is None else schema.dumps(),
+        **_about(draft, members, graph, schema), sites=members, features=features, data_norm=data_norm,
         algorithm=_promise(draft, schema),
-        lost_neighbour=LostNeighbour(**_given(draft, ("policy", "wait_seconds", "go_on_after_round"))),
-        **_given(draft, ("grid_bits", "sites_per_person")),
-    )
+    )  # fmt: skip
     # The radius follows from the diameter, which is known only now; mask keys go with masked sums alone.
     algorithm, sites = _algorithm(draft, open_terms, taken.name), _with_mask_keys(members, draft.mask_key)
     return replace(open_terms, sites=sites, algorithm=algorithm, radius=draft.message_radius)
+
+
+def _on_a_table(draft: AgreementDraft, members: "tuple[Member, ...]", schema: "Schema | None") -> "Agreement":
+    from sottovoce.federation.agreement.agreement import Agreement
+    from sottovoce.federation.agreement.terms import TABLES
+    from sottovoce.problem.problem import unit_of
+    from sottovoce.settings import check_choice
+
+    check_choice("analysis", draft.analysis, TABLES)
+    if schema is None:
+        raise InputError("Expected --schema, which says how rows are counted, with --analysis, got none.")
+    _expect_of_a_table(draft)
+    table = _table(draft, schema)
+    rows = sum(member.rows for member in members)
+    graph = "complete" if draft.graph is None and not draft.edge else draft.graph
+    bound = table.bound_to(schema, rows, unit_of(schema, draft.sites_per_person))
+    features, data_norm = bound.shape(schema)
+    return Agreement(
+        **_about(draft, members, graph, schema), sites=_with_mask_keys(members, draft.mask_key), features=features,
+        data_norm=data_norm, algorithm=bound,
+    )  # fmt: skip
+
+
+def _expect_of_a_table(draft: AgreementDraft) -> None:
+    """Refuse options that are for models, and those of other tables."""
+    own = {"describe": ("by", "column", "part"), "cross": ("column",), "survival": ("by",)}[str(draft.analysis)]
+    of_models = {f.name for f in fields(AlgorithmOptions)} - set(_PROMISE) | {"features", "data_norm", "message_radius"}
+    others = {"by", "column", "part"} - set(own)
+    for name, value in _given(draft, sorted(of_models | others)).items():
+        expect(False, f"no --{name.replace('_', '-')} with --analysis {draft.analysis}", **{name: value})
+
+
+def _table(draft: AgreementDraft, schema: "Schema") -> "TableAnalysis[Any]":
+    """The table with what was asked for, before the number of rows says the rest."""
+    from sottovoce.cli.tables import shares_of
+    from sottovoce.tables import analyses
+
+    terms = {"least_sites": len(draft.site), **_given(draft, _PROMISE)}
+    if draft.colluding is None:
+        raise InputError(f"Expected --colluding with --analysis: {_COLLUDING}")
+    match draft.analysis:
+        case "describe":
+            told = analyses.columns_of(schema, draft.by, draft.column, shares_of(draft.part or ()))
+            return analyses.DescriptionAnalysis(**terms, columns=told, by=draft.by)
+        case "cross":
+            return analyses.CrossTableAnalysis(**terms, columns=draft.column or ())
+        case _:
+            return analyses.SurvivalAnalysis(**terms, by=draft.by)
 
 
 def _masked(name: str) -> bool:
@@ -215,8 +291,7 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "Pr
     from sottovoce.federation.agreement.terms import kind_of
     from sottovoce.plan import PROMISED, plan
 
-    promise = open_terms.algorithm
-    kind = kind_of(name)
+    promise, kind = open_terms.learning, cast("type[Any]", kind_of(name))
     own = {field.name for field in fields(kind)}
     given = _given(draft, [f.name for f in fields(AlgorithmOptions) if f.name not in (*PROMISED, "algorithm")])
     registry.expect_own(name, given)
@@ -235,9 +310,8 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "Pr
         if draft.colluding is None:
             chosen = "with masked sums" if draft.algorithm else "with masked sums, the default"
             raise InputError(
-                f"Expected --colluding {chosen}: how many sites may collude, with the message server too, is for "
-                "people to say, got none. Epsilon holds against that many, and no more. --algorithm ipadmm assumes "
-                "nothing of the kind, and has more noise."
+                f"Expected --colluding {chosen}: {_COLLUDING} --algorithm ipadmm assumes nothing of the kind, and has "
+                "more noise."
             )
         given["least_sites"] = len(open_terms.sites) if draft.least_sites is None else draft.least_sites
     if draft.focus:
@@ -247,7 +321,10 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "Pr
         given["focus"] = features_of(draft.focus, names_of(open_terms))
     shared = {key: getattr(promise, key) for key in PROMISED}
     rows = sum(site.rows for site in open_terms.sites)
-    return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites), open_terms.unit)
+    made: PrivateMethod = kind(**given, **shared).bound_to(
+        rows, open_terms.features, len(open_terms.sites), open_terms.unit
+    )
+    return made
 
 
 def _given(draft: AgreementDraft, names: Iterable[str]) -> dict[str, Any]:

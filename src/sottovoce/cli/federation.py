@@ -31,6 +31,7 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     """
     from sottovoce.cli import draft as drafts
     from sottovoce.cli import intervals
+    from sottovoce.cli.agreement import preview
     from sottovoce.federation.agreement import toml_file
     from sottovoce.files.schema.advice import on_row_norm
     from sottovoce.settings.toml import load
@@ -39,12 +40,13 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     wishes = drafts.merged({} if draft is None else load(draft), values(AgreementDraft, given) | lists)
     agreement, path = drafts.agreement(wishes), _FEDERATION if out is None else out
     toml_file.save(agreement, path)
-    if remark := drafts.choice(wishes).remark:
-        print(remark)
-    if (schema := agreement.encoding) is not None and (advice := on_row_norm(schema)):
-        print(f"Advice: {advice}")
-    for sentences in intervals.of_agreement(agreement):
-        print(sentences)
+    if wishes.analysis is None:
+        if remark := drafts.choice(wishes).remark:
+            print(remark)
+        if (schema := agreement.encoding) is not None and (advice := on_row_norm(schema)):
+            print(f"Advice: {advice}")
+    for sentence in (*intervals.of_agreement(agreement), *preview(agreement)):
+        print(sentence)
     print(f"Written to {path}. Its digest is {agreement.digest().hex()}.")
     print(f"Every site now reads it with: sottovoce federation show {path}")
     print(f"and, if it agrees, signs with: sottovoce federation sign {path} --site NAME --key NAME.signing.pem")

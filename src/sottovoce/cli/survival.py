@@ -25,8 +25,6 @@ from sottovoce.cli.tables import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from sottovoce.tables import Survival
 
 
@@ -69,16 +67,4 @@ def survival(
     def surviving(charge: Any) -> "Survival":
         return tables.survival(file, read, by=by, charge=charge, **terms)
 
-    release("Survival curves", surviving, budget, out or [], json, _drawn)
-
-
-def _drawn(found: "Survival") -> "Figure":
-    """The curves as a figure of a page."""
-    from matplotlib.figure import Figure
-
-    from sottovoce.drawing.style import style
-
-    with style():
-        figure = Figure(figsize=(6.0, found.drawn_height))
-        found.plot(figure.add_subplot())
-    return figure
+    release(surviving, budget, out or [], json, drawn=True)

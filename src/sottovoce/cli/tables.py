@@ -1,23 +1,21 @@
 """What the commands of tables share: their options, and the order of charging, counting, keeping and printing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from sottovoce.files.schema import Schema
-    from sottovoce.tables import CrossTable, Description, Survival
+    from sottovoce.tables.found import FoundTable
 
 _PRIVACY, _OUTPUT = "Privacy", "Files and output"
 PRINTED = "Its cost is spent, so the table is printed instead, as JSON: keep what was printed."
 FORMS, DRAWN = (".html", ".csv", ".json"), (".svg", ".png")
-Found: TypeAlias = "CrossTable | Description | Survival"
 
 File = Annotated[Path, typer.Argument(help="CSV or Parquet file of private rows.", show_default=False)]
 SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Schema of the file; see sottovoce schema.")]
@@ -76,41 +74,51 @@ def asked(schema: Path | None, epsilon: float | None, unreviewed: str, **terms: 
     return Schema.load(schema), given | {"nodes": 1 if terms["nodes"] is None else terms["nodes"]}
 
 
+def shares_of(given: Sequence[str]) -> dict[str, float]:
+    """Parts of the budget by column, from COLUMN=SHARE."""
+    found = dict[str, float]()
+    for text in given:
+        name, sign, share = text.rpartition("=")
+        try:
+            value = float(share)
+        except ValueError:
+            value = None
+        if not sign or not name or value is None:
+            raise InputError(f"Expected --part COLUMN=SHARE, such as age=0.3, got {text!r}. Correct it.")
+        expect(name not in found, "one part of the budget for each column", part=name)
+        found[name] = value
+    return found
+
+
 def release(
-    title: str,
-    make: "Callable[[Any], Found]",
-    budget: Path | None,
-    out: list[Path],
-    json: bool,
-    drawn: "Callable[[Any], Figure] | None" = None,
+    make: "Callable[[Any], FoundTable]", budget: Path | None, out: list[Path], json: bool, *, drawn: bool = False
 ) -> None:
     """Charge, count, keep and print, in this order: nothing is lost that was paid for.
 
     Args:
-        title: of the page.
         make: makes the table; it gets what to charge by, or None.
         budget: the budget to charge; None for none.
         out: files to write, whose endings say what.
         json: True to print JSON, and no table.
-        drawn: makes the figure of the page, which may be a file of its own; None: there is none.
+        drawn: True if the page has a figure, which may be a file of its own.
     """
     from sottovoce.cli import output
     from sottovoce.cli.budget import ADDS_UP, charging
     from sottovoce.settings.disk import check_new
 
-    known = FORMS if drawn is None else (*FORMS, *DRAWN)
+    known = (*FORMS, *DRAWN) if drawn else FORMS
     for place in out:
         expect(place.suffix in known, f"a file to write that ends in one of {', '.join(known)}", out=str(place))
         expect(out.count(place) == 1, "each file to write once", out=str(place))
         check_new(place)
-    if drawn is not None and any(place.suffix in (".html", *DRAWN) for place in out):
+    if drawn and any(place.suffix in (".html", *DRAWN) for place in out):
         import matplotlib.figure  # noqa: F401 - where it is missing, that is said before anything is paid for
     if budget is None and not json:
         output.note(ADDS_UP)
     found = make(None if budget is None else charging(budget))
     try:
         for place in out:
-            _write(place, title, found, drawn)
+            write_table(place, found)
     except InputError as error:
         output.print_json(found)
         raise InputError(f"{error} {PRINTED}") from error
@@ -120,29 +128,40 @@ def release(
         output.show(*found.described()[:-1], *([f"Written to {', '.join(map(str, out))}."] if out else []))
 
 
-def _write(place: Path, title: str, found: Found, drawn: "Callable[[Any], Figure] | None") -> None:
-    """Write the table in the form that the file's name says, whole or not at all."""
+def write_table(place: Path, found: "FoundTable") -> None:
+    """Write the table in the form that the file's name says, whole or not at all. Without matplotlib, a page has no
+    figure.
+    """
     import json as json_module
 
-    from sottovoce.document import Document, Part
-    from sottovoce.document import Figure as Drawing
+    from sottovoce.document import Document, Figure, Part
     from sottovoce.settings import plain
     from sottovoce.settings.disk import writable, write_whole
     from sottovoce.studies.report.rendering import page_of
 
-    if place.suffix in DRAWN or (drawn is not None and place.suffix == ".html"):
-        from sottovoce.studies.report.svg import inline, picture
-
-        assert drawn is not None  # or no drawing could be asked for
-        whole = picture(drawn(found), place.suffix.removeprefix(".").replace("html", "svg"))
     if place.suffix in DRAWN:
-        raw = whole
+        raw = _picture(found, place.suffix)
     elif place.suffix == ".html":
-        figure: list[Part] = [] if drawn is None else [Drawing(inline(whole.decode(), "figure"))]
-        raw = page_of(Document(title, [*figure, *found.described()])).encode()
+        from sottovoce.studies.report.svg import inline
+
+        whole = b""
+        with suppress(ImportError):
+            whole = _picture(found, ".svg")
+        figure: list[Part] = [Figure(inline(whole.decode(), "figure"))] if whole else []
+        raw = page_of(Document(found.title, [*figure, *found.described()])).encode()
     elif place.suffix == ".csv":
         raw = found.to_csv().encode()
     else:
         raw = (json_module.dumps(plain(found), indent=1, allow_nan=False) + "\n").encode()
     with writable(place):
         write_whole(place, raw)
+
+
+def _picture(found: "FoundTable", suffix: str) -> bytes:
+    """The table's figure in that form; nothing if it is not drawn."""
+    figure = found.figure()
+    if figure is None:
+        return b""
+    from sottovoce.studies.report.svg import picture
+
+    return picture(figure, suffix.removeprefix("."))

@@ -289,3 +289,19 @@ def one_by_one(fused: Callable[[Array, Steps, int], Inner], w: Array, steps: Ste
         inner = fused(w, steps._replace(eta=steps.eta[r : r + 1]), r)
         w, mean, total = inner.last, mean + inner.mean, total + inner.total
     return Inner(w, mean / len(steps.eta), total)
+
+
+@dataclass(frozen=True, eq=False)
+class SiteOracle(Oracle, vector_predictions=True, row_factors=True):
+    """The oracle of one site of a network, of whose other sites only public numbers are known.
+
+    Args:
+        fewest: the smallest m_i of the network. Noise for sampled rows depends on it, as in a simulation of the whole.
+    """
+
+    fewest: int = 1
+
+    @property
+    def fewest_rows(self) -> int:
+        """The smallest m_i of the whole network, as agreed."""
+        return self.fewest

@@ -18,13 +18,13 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.document import Folded, Part
-from sottovoce.document.shown import Shown
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.words import guarantee
 from sottovoce.settings import written
 from sottovoce.tables.coding import Coding, Levels, levels_of
 from sottovoce.tables.consistent import Consistent, around
 from sottovoce.tables.description import csv_of
+from sottovoce.tables.found import FoundTable
 from sottovoce.tally.intervals import Interval, nearest_counts
 
 DRAWS, SEED = 4000, 0
@@ -60,7 +60,7 @@ class CrossLine(NamedTuple):
 
 @final
 @dataclass(frozen=True, repr=False)
-class CrossTable(Shown):
+class CrossTable(FoundTable):
     """Counts of rows by level of two or three columns, from one noisy sum.
 
     Args:
@@ -84,6 +84,10 @@ class CrossTable(Shown):
     privacy: PrivacyStatement
     format: ClassVar[str] = "sottovoce-cross-table/1"
 
+    @property
+    def title(self) -> str:
+        return f"Rows by {' and '.join(self.columns)}"
+
     def cell(self, first: int, second: int, third: int = 0) -> int:
         """Index of a combination of levels."""
         sizes = [len(own) for own in self.levels]
@@ -103,7 +107,6 @@ class CrossTable(Shown):
             yield CrossLine(tuple(which), "share", share.value, share.low, share.high)
 
     def to_csv(self) -> str:
-        """A line for each number, with its interval and a heading."""
         found = ((*one.levels, one.figure, one.value, one.low, one.high) for one in self.lines())
         return csv_of((*self.columns, "figure", "value", "low", "high"), found)
 

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias, final
 
 from sottovoce.arrays import Floats, Ints
 from sottovoce.document import Folded, Part
-from sottovoce.document.shown import Shown
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.words import guarantee
 from sottovoce.settings import written
@@ -17,6 +16,7 @@ from sottovoce.tables.coding import Coding, Number, levels_of
 from sottovoce.tables.coding import Part as CodedPart
 from sottovoce.tables.consistent import Consistent, around
 from sottovoce.tables.figures import QUARTILES, Measured, level_difference, number_difference
+from sottovoce.tables.found import FoundTable
 from sottovoce.tally.intervals import Interval
 
 FigureName: TypeAlias = Literal["mean", "standard deviation", "lower quartile", "median", "upper quartile"]
@@ -91,7 +91,7 @@ class Line(NamedTuple):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Description(Shown):
+class Description(FoundTable):
     """A description of the rows of all sites, from one noisy sum.
 
     Args:
@@ -109,6 +109,7 @@ class Description(Shown):
     sizes: tuple[Interval, ...]
     columns: tuple[DescribedColumn, ...]
     privacy: PrivacyStatement
+    title: ClassVar[str] = "Description of the rows"
     format: ClassVar[str] = "sottovoce-description/1"
 
     def described(self) -> list[Part]:
@@ -136,7 +137,6 @@ class Description(Shown):
                     yield Line(column.name, level.name, name, "difference", far.value, far.low, far.high)
 
     def to_csv(self) -> str:
-        """A line for each number, with its interval and a heading; empty cells where nothing is known."""
         return csv_of(Line._fields, self.lines())
 
 

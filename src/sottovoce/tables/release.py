@@ -1,38 +1,35 @@
 """Descriptions, cross-tables and survival curves of a file: rows are read and coded, their sum is paid for and opened,
 and then read.
 
-`tabulated` is what all tables share. A new one brings the columns that it reads, a `Coding` of them, and what it makes
-of the noisy sum.
+`tabulated` is what all tables share. A new one brings a `TableAnalysis`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite, sqrt
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
-from sottovoce.algorithms.tabulation import Tabulation
-from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, PrivacyError, expect
-from sottovoce.files.schema import Column, Schema
-from sottovoce.files.schema.columns import Ranged
-from sottovoce.files.schema.survival import SurvivalLabel
-from sottovoce.numerals import counted
-from sottovoce.privacy import PrivacyStatement
-from sottovoce.privacy.accounting.gaussian import mu_for
+from sottovoce.files.schema import Schema
 from sottovoce.privacy.strength import default_delta, no_delta, no_epsilon, refusal
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.problem import Problem
-from sottovoce.settings import brief
 from sottovoce.simulation.asking import ask
 from sottovoce.simulation.engine import Charge
-from sottovoce.tables.coding import Coding, Levels, Number, Part, bins_for, edges_of, equal_but
-from sottovoce.tables.cross import CrossTable, cross_table_of
-from sottovoce.tables.description import Description, description_of
-from sottovoce.tables.follow_up import FollowUp
-from sottovoce.tables.survival_curves import Survival, survival_of
+from sottovoce.tables.analyses import (
+    CrossTableAnalysis,
+    DescriptionAnalysis,
+    SurvivalAnalysis,
+    TableAnalysis,
+    columns_of,
+)
+from sottovoce.tables.cross import CrossTable
+from sottovoce.tables.description import Description
+from sottovoce.tables.found import FoundTable
+from sottovoce.tables.survival_curves import Survival
 
+F = TypeVar("F", bound=FoundTable)
 Source: TypeAlias = Any  # a path, or a table in memory
-WIDEST_CROSS = 3
-NO_WEIGHTS = "Every row counts the same in this table, whatever its weight in learning."
 
 
 class Terms(TypedDict, total=False):
@@ -58,21 +55,6 @@ class Terms(TypedDict, total=False):
     charge: Charge | None
 
 
-class Tabulated(NamedTuple):
-    """A noisy sum of coded rows, and all that is known of it."""
-
-    coding: Coding
-    noisy: Floats  # (numbers,)
-    std: float  # of the noise in each number
-    rows: int  # N
-    privacy: PrivacyStatement
-    together: int  # the rows of a person, which may be alike; 1 where rows are protected
-
-
-# Makes the coding from the public number of rows, and the noise in a sum of rows of norm 1.
-Coder: TypeAlias = Callable[[int, float], Coding]
-
-
 def describe(
     path: Source, schema: Schema, *, epsilon: float, by: str | None = None, columns: Sequence[str] | None = None,
     parts: Mapping[str, float] | None = None, **terms: Unpack[Terms],
@@ -92,29 +74,8 @@ def describe(
         terms: delta, nodes, site_column, colluding, sites_per_person, unreviewed, delimiter, force and charge, as
             `Terms` says.
     """
-    known = schema.described
-    chosen = [name for name in known if name != by] if columns is None else list(columns)
-    _expect_columns(known, chosen, least=1)
-    if by is not None:
-        _expect_columns(known, [by], least=1)
-        expect(by not in chosen, "a column for the groups that is not described as well", by=by)
-    groups = None if by is None else Levels((_levelled(known[by], "to group by"),))
-    shares, fewest = equal_but(dict(parts or {}), chosen), 1 if groups is None else groups.width
-
-    def coding(rows: int, noise: float) -> Coding:
-        parts = list[Part]()
-        for place, name in enumerate(chosen):
-            share = 1 / len(chosen) if shares is None else shares[place]
-            parts.append(_part(known[name], bins_for(rows / fewest, noise / sqrt(share))))
-        return Coding(tuple(parts), shares, groups)
-
-    of = "" if by is None else f", by {brief(by)}"
-    what = f"how many rows are at each level or in each bin of {counted(len(chosen), 'column')}{of}"
-    numbers = any(isinstance(known[name], Ranged) for name in chosen)
-    what += ", and of where in their bins numbers lie" if numbers else ""
-    reads = [*([] if groups is None else groups.columns), *(_read(known[name]) for name in chosen)]
-    found = tabulated(path, schema, reads, coding, what, epsilon=epsilon, **terms)
-    return description_of(*found)
+    told = columns_of(schema, by, columns, parts or {})
+    return tabulated(path, schema, partial(DescriptionAnalysis, columns=told, by=by), epsilon=epsilon, **terms)
 
 
 def cross_table(
@@ -130,16 +91,8 @@ def cross_table(
         epsilon: of the whole table.
         terms: as of `describe`.
     """
-    known = schema.described
-    fits = 2 <= len(columns) <= WIDEST_CROSS
-    expect(fits, f"two or three columns for a cross-table, up to {WIDEST_CROSS}", columns=list(columns))
-    _expect_columns(known, columns, least=2)
-    part = Levels(tuple(_levelled(known[name], "of a cross-table") for name in columns))
-    for column, size in zip(part.of, part.sizes, strict=True):
-        expect(size > 1, f"columns of two levels or more, to test {brief(column.name)}", levels=size)
-    what = f"how many rows are at each combination of levels of {counted(len(columns), 'column')}"
-    coding = Coding((part,))
-    return cross_table_of(*tabulated(path, schema, part.columns, lambda *_: coding, what, epsilon=epsilon, **terms))
+    asked = partial(CrossTableAnalysis, columns=tuple(columns))
+    return tabulated(path, schema, asked, epsilon=epsilon, **terms)
 
 
 def survival(
@@ -155,40 +108,21 @@ def survival(
         by: the column that groups the rows; one with levels. None: no groups.
         terms: as of `describe`.
     """
-    label, known = schema.label, schema.described
-    if not isinstance(label, SurvivalLabel):
-        raise InputError(
-            f"Expected a label with a time and an event in the schema, got label={brief(label.name)}, "
-            f"{label.meaning()}. Give its [label] time, event, until and bins."
-        )
-    part = FollowUp(*label.watched, tuple(end / label.until for end in label.ends))
-    groups = None
-    if by is not None:
-        _expect_columns(known, [by], least=1)
-        expect(by not in (label.time, label.event), "a column for the groups that is not of the label", by=by)
-        groups = Levels((_levelled(known[by], "to group by"),))
-        expect(groups.width > 1, "a column of two levels or more to group by", by=by, levels=groups.width)
-    of = "" if by is None else f", by {brief(by)}"
-    what = f"how many rows have an event, and how many are censored, in each of {counted(part.bins, 'bin')} of time{of}"
-    what += ", and of the parts of their last bins that censored rows are not watched"
-    coding = Coding((part,), None, groups)
-    return survival_of(*tabulated(path, schema, coding.columns, lambda *_: coding, what, epsilon=epsilon, **terms))
+    return tabulated(path, schema, partial(SurvivalAnalysis, by=by), epsilon=epsilon, **terms)
 
 
 def tabulated(
-    path: Source, schema: Schema, columns: Sequence[Column], coding: Coder, what: str, *, epsilon: float,
+    path: Source, schema: Schema, asked: Callable[..., TableAnalysis[F]], *, epsilon: float,
     delta: float | None = None, nodes: int = 1, site_column: str | None = None, colluding: int | None = None,
     sites_per_person: int | None = None, unreviewed: bool = False, delimiter: str | None = None, force: bool = False,
     charge: Charge | None = None,
-) -> Tabulated:  # fmt: skip
-    """Read the rows of a file, have their noisy sum paid for, and open it.
+) -> F:  # fmt: skip
+    """Read the rows of a file, have their noisy sum paid for, open it, and make the table.
 
     Args:
         path: a file, or a table in memory.
         schema: of its columns.
-        columns: that are read, as `Schema.described` has them; the coding's `columns` must be the same.
-        coding: makes the coding from public numbers.
-        what: is summed up, in words of the statement.
+        asked: makes the analysis from epsilon, delta and colluding.
         epsilon: of the table.
         delta: as `Terms` says, like all that follows.
         nodes: how many simulated sites.
@@ -208,57 +142,20 @@ def tabulated(
     doubt = no_epsilon(epsilon) or (None if delta is None else no_delta(delta))
     if doubt is not None and not force:
         raise PrivacyError(f"{refusal(doubt)} To release it anyway, use --force (force=True).")
-    made, at = list[Coding](), list[float]()
+    wanted = asked(epsilon=epsilon, colluding=colluding)
+    bound = list[TableAnalysis[F]]()
 
     def coded(data: Dataset) -> Dataset:
-        at.append(default_delta(len(data)) if delta is None else delta)
-        changed = data.unit.changed * data.unit.sites
-        noise = sqrt(2) * changed / mu_for(epsilon, at[0]) if isfinite(epsilon) else 0.0
-        made.append(coding(len(data), noise))
-        assert made[0].columns == tuple(columns)  # else codes would be taken for those of others
-        return made[0].coded(data)
+        at = default_delta(len(data)) if delta is None else delta
+        bound.append(replace(wanted, delta=at).bound_to(schema, len(data), data.unit))
+        coding = bound[0].coding(schema)
+        assert coding.columns == wanted.reads(schema)  # else codes would be taken for those of others
+        return coding.coded(data)
 
     problem = Problem.from_codes(
-        path, schema, columns, coded, nodes=nodes, site_column=site_column, unreviewed=unreviewed,
+        path, schema, wanted.reads(schema), coded, nodes=nodes, site_column=site_column, unreviewed=unreviewed,
         sites_per_person=sites_per_person, delimiter=delimiter,
     )  # fmt: skip
-    statistic = Tabulation(epsilon=epsilon, delta=at[0], colluding=colluding, what=what)
-    found = ask(problem, statistic, charge=charge)
-    together = problem.unit.changed * min(problem.unit.sites, problem.sites.n)
-    privacy = found.privacy if schema.weight is None else found.privacy.noting(NO_WEIGHTS)
-    std = float(found.answer.std.item())
-    return Tabulated(made[0], found.answer.value[:, 0], std, found.answer.rows, privacy, together)
-
-
-def _expect_columns(known: Mapping[str, Column], names: Sequence[str], least: int) -> None:
-    """Refuse columns that the schema lacks, and any that is named twice."""
-    expect(len(names) >= least, f"at least {counted(least, 'column')}", columns=list(names))
-    for place, name in enumerate(names):
-        if name not in known:
-            shown = ", ".join(map(brief, list(known)[:20])) + (", ..." if len(known) > 20 else "")
-            raise InputError(f"Expected a column of the schema ({shown}), got {brief(name)}. Name one of these.")
-        if name in names[:place]:
-            raise InputError(f"Expected every column once, got {brief(name)} twice. Name it once.")
-
-
-def _levelled(column: Column, use: str) -> Column:
-    """The column, which must have levels."""
-    if not column.level_words:
-        raise InputError(
-            f"Expected a column with levels {use}, got {brief(column.name)}, a number without edges. Give a column "
-            "edges in the schema: its bins are levels then."
-        )
-    return column
-
-
-def _read(column: Column) -> Column:
-    """The column as it is read to be described: numbers as numbers, even if the schema has bins for them."""
-    return column.measured() if isinstance(column, Ranged) else column
-
-
-def _part(column: Column, bins: int) -> Part:
-    if not isinstance(column, Ranged):
-        return Levels((column,))
-    measured = column.measured()
-    assert isinstance(measured, Ranged)
-    return Number(measured, edges_of(column, bins))
+    (analysis,) = bound
+    found = ask(problem, analysis, charge=charge)
+    return analysis.answer(schema, found.answer, found.privacy, problem.unit, problem.sites.n)

@@ -8,7 +8,6 @@ import numpy as np
 
 from sottovoce.arrays import Floats, Ints
 from sottovoce.document import Folded, Part
-from sottovoce.document.shown import Shown
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.words import guarantee
 from sottovoce.settings import written
@@ -17,11 +16,13 @@ from sottovoce.tables.consistent import Consistent, around
 from sottovoce.tables.curve import LifeTable, Reached
 from sottovoce.tables.description import EVERYONE, csv_of
 from sottovoce.tables.follow_up import ALPHA, FollowUp
+from sottovoce.tables.found import FoundTable
 from sottovoce.tables.log_rank import GroupedTables, LogRank
 from sottovoce.tally.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @final
@@ -57,7 +58,7 @@ class SurvivalLine(NamedTuple):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Survival(Shown):
+class Survival(FoundTable):
     """Survival curves of the rows of all sites, from one noisy sum. All intervals are 95 %.
 
     Args:
@@ -83,6 +84,7 @@ class Survival(Shown):
     log_rank: LogRank | None
     noise: float
     privacy: PrivacyStatement
+    title: ClassVar[str] = "Survival curves"
     format: ClassVar[str] = "sottovoce-survival/1"
 
     def described(self) -> list[Part]:
@@ -101,7 +103,6 @@ class Survival(Shown):
                 yield SurvivalLine(curve.group, name, None, found.value, found.low, found.high)
 
     def to_csv(self) -> str:
-        """A line for each number, with its interval and a heading; empty cells where nothing is known."""
         return csv_of(SurvivalLine._fields, self.lines())
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -135,6 +136,17 @@ class Survival(Shown):
     def drawn_height(self) -> float:
         """Height in inches of a figure that has room for what `plot` draws."""
         return 3.4 + 0.2 * max(len(self.groups), 1)
+
+    def figure(self) -> "Figure":
+        """The curves as a figure of a page."""
+        from matplotlib.figure import Figure
+
+        from sottovoce.drawing.style import style
+
+        with style():
+            figure = Figure(figsize=(6.0, self.drawn_height))
+            self.plot(figure.add_subplot())
+        return figure
 
 
 written(Survival, "format", ...)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sottovoce.document import NOTHING, Cell, Part, Table, Words
-from sottovoce.numerals import exactly, up
+from sottovoce.numerals import up
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.tables.coding import MISSING
 from sottovoce.tally.intervals import Interval
@@ -54,7 +54,7 @@ def price(privacy: PrivacyStatement) -> Iterator[Part]:
     if not privacy.private:
         yield Words("NOT PRIVATE: no noise was added. What was released may reveal any row.", "bad")
         return
-    yield Words(f"It cost epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}, for {privacy.unit}.")
+    yield Words(f"It cost epsilon = {up(privacy.epsilon)}, delta = {privacy.delta:g}, for {privacy.unit}.")
     yield from (Words(f"Note: {note}") for note in privacy.notes)
 
 

@@ -144,7 +144,7 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
             seed = Seed.generate()
             seed.save(out / name / "seed")
             lines.append(f"{name}={seed.mask_key(name, key)}")
-        bound = tuple(f"{line}:{_commit(out, name, schema)}" for name, line in zip(NAMES, wishes.site, strict=True))
+        bound = tuple(f"{line}:{_commit(out, name)}" for name, line in zip(NAMES, wishes.site, strict=True))
         wishes = replace(wishes, algorithm=draft.MASKED, colluding=COLLUDING, mask_key=tuple(lines), site=bound)
     else:
         wishes = replace(wishes, algorithm="ipadmm", graph="ring", local_steps=LOCAL_STEPS, rho=RHO)
@@ -156,18 +156,17 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
     return agreement
 
 
-def _commit(out: Path, name: str, schema: Path) -> str:
+def _commit(out: Path, name: str) -> str:
     """A site's commitment to its rows, as it goes into the agreement; the salt stays with the site."""
     import secrets
 
-    from sottovoce.cli.site.files import read_rows
+    from sottovoce.cli.site.files import source_of
     from sottovoce.federation.agreement.key_files import write_secret
-    from sottovoce.federation.site.commitment import SALT_BYTES, commit
-    from sottovoce.files.schema import Schema
+    from sottovoce.federation.site.commitment import SALT_BYTES, commit_file
 
     salt = secrets.token_bytes(SALT_BYTES)
     write_secret(out / name / "salt", salt)
-    return commit(salt, read_rows(out / name / "rows.csv", Schema.load(schema), None))
+    return commit_file(salt, source_of(out / name / "rows.csv", None))
 
 
 def _deal_rows(out: Path) -> dict[str, int]:

@@ -114,7 +114,7 @@ def score(
     problem = Problem.from_site_files(ordered, schema, agreement.graph, test)
     tested = problem.test
     assert tested is not None
-    right = agreement.algorithm.loss.labels.numbers(tested.labels)
+    right = agreement.learning.loss.labels.numbers(tested.labels)
     learnt = {name: models.load(path) for name, path in results.items()}
     answers = {name: model.decide(tested.features) for name, model in learnt.items()}
     scored = tuple(
@@ -128,7 +128,7 @@ def score(
         )
         for name, model in learnt.items()
     )
-    solved = solve(problem, agreement.algorithm, runs=runs, record=1)
+    solved = solve(problem, agreement.learning, runs=runs, record=1)
     # A simulated site ends as a real one does: with the mean of its last broadcast and its neighbours'.
     last, neighbours = solved.result.last, problem.graph.neighbours
     means = np.stack([last[:, [i, *neighbours(i)]].mean(axis=1).T for i in range(problem.sites.n)])

@@ -35,14 +35,14 @@ from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import MOST_FEATURES, MOST_ROWS, Agreement
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.key_files import read_secret
+from sottovoce.federation.site.commitment import Source
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.seat import committing, damage_from_ledger, owner_of
 from sottovoce.federation.site.stops import DamagedError
-from sottovoce.files.schema import Schema
+from sottovoce.files.schema.form import spelt
 from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.privacy.unit import ROW, Unit
-from sottovoce.problem.problem import encoded
 from sottovoce.problem.sites import Sites
 from sottovoce.settings.disk import sync_folder, write_whole
 
@@ -67,36 +67,32 @@ class Cap:
 
 
 def rows_of(agreement: Agreement, path: Path, delimiter: str | None = None, site: str | None = None) -> Sites:
-    """The rows of a site's file, by the agreed schema. How this site writes its file is its own affair."""
-    most = max(site.rows for site in agreement.sites)
-    schema = None if agreement.encoding is None else agreement.encoding.separated(delimiter)
-    return read_rows(path, schema, agreement.data_norm, most, agreement.features, agreement.unit, site)
+    """The rows of a site's file, as what was agreed on computes with them. How it writes its file is its own affair."""
+    if agreement.encoding is None:
+        most = max(site.rows for site in agreement.sites)
+        return array_rows(path, agreement.data_norm, most, agreement.features)
+    data = agreement.algorithm.rows_in(path, agreement.encoding.separated(delimiter), site)
+    people = None if data.people is None else [data.people.tolist()]
+    return Sites([data.features], [data.labels], data_norm=data.data_norm, private=True, unit=agreement.unit,
+                 people=people, factors=[data.factors])  # fmt: skip
 
 
-def read_rows(
-    path: Path, schema: Schema | None, data_norm: float | None, most: int = MOST_ROWS, features: int | None = None,
-    unit: Unit | None = None, site: str | None = None,
-) -> Sites:  # fmt: skip
-    """The rows of a file, by a schema. Without one: an .npz file with arrays `features` and `labels`.
+def array_rows(path: Path, data_norm: float, most: int = MOST_ROWS, features: int | None = None) -> Sites:
+    """The rows of an .npz file with arrays `features` and `labels`.
 
     Args:
         path: the file.
-        schema: how a row becomes numbers; None for arrays.
-        data_norm: for arrays, the bound on the norm of every row.
-        most: for arrays, the most rows that there can be.
-        features: for arrays, the number of columns; None for any.
-        unit: what is to be protected; None: as the schema says, of people at one site.
-        site: whose rows they are, where the schema has an effect for each site.
+        data_norm: the bound on the norm of every row.
+        most: the most rows that there can be.
+        features: the number of columns; None for any.
     """
-    if schema is None:
-        expect(data_norm is not None, "a schema, or the bound data_norm on the norm of every row", data_norm=data_norm)
-        arrays = _arrays(path, most, features)
-        return Sites([arrays[0]], [arrays[1]], data_norm=data_norm or 0.0, private=True)
-    data, _ = encoded(path, schema, site=site)
-    held = schema.unit if unit is None else unit
-    people = None if data.people is None else [data.people.tolist()]
-    return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True, unit=held, people=people,
-                 factors=[data.factors])  # fmt: skip
+    arrays = _arrays(path, most, features)
+    return Sites([arrays[0]], [arrays[1]], data_norm=data_norm, private=True)
+
+
+def source_of(path: Path, delimiter: str | None) -> Source:
+    """What a site commits to of its data file."""
+    return Source(file_digest(path), None if delimiter is None else spelt(delimiter))
 
 
 def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:
@@ -162,14 +158,15 @@ def open_heads(state: Path) -> Heads:
 
 
 def open_journal(
-    folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None, seed: Path | None = None
-) -> Journal:
+    folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None, seed: Path | None = None,
+    source: Source | None = None,
+) -> Journal:  # fmt: skip
     """The journal of the run; a new one if there is none. It is bound to the rows, with a given salt or a new one.
 
     The seed of masked sums moves into it: once it is on the disk there, its file is deleted. At the end of the run no
     copy is left.
     """
-    path, commit = folder / "journal.sqlite", committing(agreement, site, rows)
+    path, commit = folder / "journal.sqlite", committing(agreement, site, rows, source)
     secret = None if salt is None else read_secret(salt)
     given, masked = _seed_of(agreement, site, seed), agreement.member(site).mask_key is not None
     journal = Journal.open(path, owner_of(agreement, site), commit, secret, given, agreed_seed=masked)

@@ -1,11 +1,13 @@
 """`sottovoce site keygen`, `site seed` and `site commit`: what a site makes before there is an agreement."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sottovoce.errors import InputError
+from sottovoce.numerals import counted
 
 
 def site_keygen(
@@ -55,33 +57,49 @@ def site_seed(
 def site_commit(
     data: Annotated[Path, typer.Option(help="The rows: CSV or Parquet by the schema, or .npz arrays.")],
     salt: Annotated[Path, typer.Option(help="A new file for the secret salt. Keep it, and keep it secret.")],
-    schema: Annotated[Path | None, typer.Option(help="The schema that will be agreed on; not for arrays.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="The schema that will be agreed on, which the rows must fit; not for arrays.")
+    ] = None,
     data_norm: Annotated[float | None, typer.Option(help="For arrays: the bound on the norm of every row.")] = None,
     delimiter: Annotated[
         str | None, typer.Option(help="Field separator of a CSV file: , ; | or tab. Default: as in the schema.")
     ] = None,
-    site: Annotated[
-        str | None, typer.Option(help="This site's name in the agreement, where the schema has site_effects.")
-    ] = None,
-    sites: Annotated[str | None, typer.Option(help="Names of all sites then, with commas between them.")] = None,
 ) -> None:
-    """Commit to rows before an agreement is made. The commitment reveals nothing about them.
+    """Commit to a data file before an agreement is made, whatever it will be about. The commitment reveals nothing.
 
     The line that is printed goes into the agreement, with: sottovoce federation new --site NAME=KEY:ROWS:COMMITMENT.
-    The run then takes these rows and no others, and whoever is shown rows and salt later can check it.
+    The run then takes this file and no other, and whoever is shown file and salt later can check it.
     """
     import secrets
 
-    from sottovoce.cli.site.files import read_rows
+    from sottovoce.cli.site.files import array_rows, source_of
     from sottovoce.federation.agreement.key_files import write_secret
-    from sottovoce.federation.site.commitment import SALT_BYTES, commit
-    from sottovoce.files.schema import Schema
+    from sottovoce.federation.site.commitment import SALT_BYTES, commit_file
 
-    made = secrets.token_bytes(SALT_BYTES)
     # Rows are read and committed to before the salt is written: a salt without a commitment would confuse.
-    by = None if schema is None else Schema.load(schema).separated(delimiter)
-    if by is not None and sites is not None:
-        by = by.at_sites([name.strip() for name in sites.split(",")])
-    commitment = commit(made, read_rows(data, by, data_norm, site=site))
+    if schema is not None:
+        rows = _expect_fit(data, schema, delimiter)
+    elif data_norm is not None:
+        rows = counted(len(array_rows(data, data_norm).labels), "row")
+    else:
+        raise InputError("Expected --schema, or --data-norm with the bound on the norm of every row, got neither.")
+    made = secrets.token_bytes(SALT_BYTES)
+    commitment = commit_file(made, source_of(data, delimiter))
     write_secret(salt, made)
     print(commitment)
+    print(f"{data}: {rows}.", file=sys.stderr)
+
+
+def _expect_fit(data: Path, schema: Path, delimiter: str | None) -> str:
+    """How many rows a file has, in words; refused if one does not fit the schema."""
+    from sottovoce.files.schema import Schema
+    from sottovoce.files.schema.check import check
+
+    report = check(data, Schema.load(schema).separated(delimiter), keep=1)
+    if not report.fits:
+        raise InputError(
+            f"{report.problems[0].message} In file={str(data)!r}. All that does not fit: sottovoce schema check "
+            f"{data} --schema {schema}."
+        )
+    some = "" if report.used == report.rows else f"; {report.used:,} to learn from, as the others lack a value"
+    return f"{counted(report.rows, 'row')}{some}"

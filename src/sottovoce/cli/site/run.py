@@ -4,8 +4,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ import typer
 from sottovoce.errors import InputError, SottovoceError
 
 if TYPE_CHECKING:
+    from sottovoce.document import Part
     from sottovoce.federation.agreement.agreement import Agreement
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.site.events import Spending
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from sottovoce.federation.site.part import Finished
     from sottovoce.federation.site.seat import Seat
     from sottovoce.federation.site.watchers import Watcher
-    from sottovoce.files.models.from_site import Stop
-    from sottovoce.tally import PrivateEvaluation
 
 _WHO, _DATA, _SERVER, _OUT = "Who", "Rows and their budget", "Message server", "Files and output"
 _ASKING = 10.0  # seconds for a server that is only asked why a run is refused
@@ -76,16 +75,20 @@ def site_run(
     patience: Annotated[
         float, typer.Option(help="Seconds to wait for a server that does not answer.", rich_help_panel=_SERVER)
     ] = 600.0,
-    out: Annotated[Path | None, _option("Folder for model and statement. Default: in --state, by run.", _OUT)] = None,
+    out: Annotated[
+        Path | None, _option("Folder for what is found, and its statement. Default: in --state, by run.", _OUT)
+    ] = None,
     log: Annotated[Path | None, _option("Append a log to this file, one JSON object per line.", _OUT)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No view of the run.", rich_help_panel=_OUT)] = False,
 ) -> None:
-    """Take part in a federation: check the rows, reserve the budget, run, and write a model and a privacy statement.
+    """Take part in a federation: check the rows, reserve the budget, run, and write a model or a table, and a privacy
+    statement.
 
     After a crash or an interruption run the same command again: what was released is sent again, and nothing is drawn
     a second time.
     """
     from sottovoce.cli.site import files
+    from sottovoce.cli.site.results import keeping_what_was_found, results_in
     from sottovoce.cli.site.view import watching_run
     from sottovoce.federation.agreement import signing, toml_file
     from sottovoce.federation.agreement.identity import SigningKey
@@ -107,27 +110,26 @@ def site_run(
         with files.refusing_changes(data):
             rows = files.rows_of(agreement, data, delimiter, site)
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
-            folder = files.run_folder(state, agreement)
+            folder, source = files.run_folder(state, agreement), files.source_of(data, delimiter)
             # Before the ledger: only one process holds the journal of a run, while a ledger may serve several runs.
-            journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
+            journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed, source))
             stack.enter_context(_saying_what_was_released(journal, agreement))
             opened = stack.enter_context(files.open_ledger(books, data, cap, agreement.unit))
             heads = stack.enter_context(files.open_heads(state))
-            known_by = files.file_digest(data)
         seat = Seat(
             agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal, heads=heads,
-            data=known_by,
+            source=source,
         )  # fmt: skip
-        place = folder if out is None else out
-        with _keeping_what_was_learnt(seat, place):
+        results = results_in(folder if out is None else out, seat)
+        with keeping_what_was_found(results):
             claim(opened, own_key.public)  # a seat has refused any other key than the agreed one
             seat.check_books()
             stack.enter_context(_logging(log))
             watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher(), StatusFile(folder))
             finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
-        evaluation = _write(seat, finished, place)
+        told = results.write(finished)
         spending = seat.spending()
-    _tell(place, spending, evaluation)
+    _tell(told, spending)
 
 
 @contextmanager
@@ -218,108 +220,13 @@ def _logging(path: Path | None) -> Iterator[None]:
         handler.close()
 
 
-@contextmanager
-def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
-    """Whatever ends the run, write the model that was learnt until then: it is paid for. The error says where it is."""
-    from sottovoce.cli.exit_codes import EXIT_CODES, INTERRUPTED, code_of
-    from sottovoce.cli.output import Stopped
-    from sottovoce.federation.site.runner import so_far
-    from sottovoce.federation.site.stops import NotWrittenError
-    from sottovoce.files.models.from_site import Stop
-
-    try:
-        yield
-    except Exception as error:
-        kept = None
-        with suppress(SottovoceError, OSError):  # of a journal that cannot be read; what ended the run is told
-            kept = so_far(seat)
-        if kept is not None and _holds_more(folder, seat, kept.rounds):
-            error.add_note(f"{folder} keeps a model of this run, learnt from more than is in the journal.")
-        elif kept is not None:
-            sums = f"{kept.rounds} {seat.agreement.algorithm.way.exchanges}"
-            why = f"an unexpected error, {type(error).__name__}"
-            if isinstance(error, Stopped):
-                why = EXIT_CODES[INTERRUPTED]
-            elif isinstance(error, SottovoceError):
-                why = EXIT_CODES[code_of(error)]
-            try:
-                _write(seat, kept, folder, Stop(kept.rounds, why))
-                error.add_note(f"The model of the first {sums}, with its statement, is in {folder}.")
-            except NotWrittenError as unwritten:
-                error.add_note(f"The model of the first {sums} is in the journal. {unwritten}")
-        raise
-
-
-def _holds_more(folder: Path, seat: "Seat", done: int) -> bool:
-    """True if the folder has a model of this site and run, learnt from more than so many rounds: the journal was set
-    back since.
-    """
-    from sottovoce.files import models
-
-    try:
-        told = models.load(folder / "model.safetensors").provenance
-    except (SottovoceError, OSError):
-        return False
-    same = (told.get("agreement"), told.get("site")) == (seat.agreement.digest().hex(), seat.site)
-    # A finished run says nothing of a stop.
-    return same and int(told.get("stopped_after", seat.agreement.algorithm.rounds + 1)) > done
-
-
-def _write(
-    seat: "Seat", finished: "Finished", folder: Path, stop: "Stop | None" = None
-) -> "PrivateEvaluation | None":  # fmt: skip
-    """Write model and statement, signed, into the folder, and the evaluation if one was agreed on; returns that. If it
-    fails nothing is lost: the journal holds all.
-    """
-    from sottovoce.federation.agreement.signed_text import sign_text
-    from sottovoce.federation.site.software import one_thread
-    from sottovoce.federation.site.stops import NotWrittenError
-    from sottovoce.files import models
-    from sottovoce.files.models.apply import weights_digest
-    from sottovoce.files.models.from_site import evaluation_of, model_of, statement_text
-    from sottovoce.settings.disk import writable, write_whole
-    from sottovoce.tables.pairs import ReleasedMoments
-    from sottovoce.tally.evaluation import FILE
-
-    agreement, site = seat.agreement, seat.site
-    try:
-        # The model is private as it is; the folder beside it may hold a journal.
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with one_thread():  # so that all sites write the same table of coefficients
-            model = model_of(agreement, site, finished.model, finished.absent, stop, finished.evidence)
-        models.save(model, folder / "model.safetensors", seat.key)
-        statement = sign_text(statement_text(agreement, site, finished.absent, stop), site, seat.key)
-        with writable(folder / "statement.txt"):
-            write_whole(folder / "statement.txt", statement.encode())
-        if finished.moments is not None:
-            ReleasedMoments.of(finished.moments, weights_digest(model)).save(folder)
-        if finished.tallied is None:
-            return None
-        evaluation = evaluation_of(agreement, model, finished.tallied)
-        with writable(folder / FILE):
-            write_whole(folder / FILE, evaluation.to_bytes())
-        return evaluation
-    except (OSError, InputError) as error:
-        raise NotWrittenError(
-            f"Expected to write model and statement to {str(folder)!r}, got: {error} Nothing is lost, and nothing will "
-            "be drawn again: make room, or give another --out, and run the same command again."
-        ) from error
-
-
-def _tell(folder: Path, spending: "Spending", evaluation: "PrivateEvaluation | None") -> None:
-    """Print where the results are, how good the model is if that was agreed on, and what these rows have spent."""
+def _tell(told: "Sequence[Part | str]", spending: "Spending") -> None:
+    """Print what was found and where it is, and what these rows have spent."""
+    from sottovoce.cli.output import show
     from sottovoce.numerals import exactly, up
     from sottovoce.privacy.observers import against
 
-    if evaluation is None:
-        print(f"Written to {folder}: model.safetensors and statement.txt.")
-    else:
-        from sottovoce.cli.output import show
-        from sottovoce.sums.evaluating import about
-        from sottovoce.tally.evaluation import FILE
-        from sottovoce.tally.words import described
-
-        show(*described(evaluation, with_model=about(evaluation.privacy.notes)))
-        print(f"Written to {folder}: model.safetensors, statement.txt and {FILE}.")
+    show(*told)
     spent = f"epsilon = {up(spending.spent)} at delta = {exactly(spending.cap_delta)}{against(spending.colluding)}"
-    print(f"All runs on these rows so far: {spent}.")
+    left = f"a run of epsilon {spending.left:.3g} at that delta would fit under the cap of {exactly(spending.cap)}"
+    print(f"All runs on these rows so far: {spent}; {left}.")

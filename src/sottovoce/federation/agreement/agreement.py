@@ -16,25 +16,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Literal, TypeAlias, final, get_args
+from typing import Any, Literal, TypeAlias, cast, final, get_args
 
 import numpy as np
 from scipy import sparse
 
 from sottovoce import settings
-from sottovoce.algorithms import Learning, PrivateMethod
+from sottovoce.algorithms import Analysis, Computation, PrivateMethod
+from sottovoce.algorithms.computation import End, Place
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement import checks, keyring, terms
 from sottovoce.federation.agreement.exchange import MaskKey
 from sottovoce.federation.agreement.identity import PublicKey, check_site_name
 from sottovoce.files.schema import Schema
 from sottovoce.noise.secure import GRID_BITS
-from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.row_sums import RowSums
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
-from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.sites import Sites
+from sottovoce.tables.analyses import TableAnalysis
 
 # Format 4 also had the total number of rows; 3 had no masked sums; 2 divided lam by the number of sites, and had no
 # weights.
@@ -137,7 +138,7 @@ class Agreement:
             other; for more than `observers.MOST_COMPLETE` sites that is not listed, and `edges` is empty.
         features: number of columns of a site's matrix.
         data_norm: bound on the norm of every row. The noise rests on it.
-        algorithm: with all its settings, epsilon and delta among them.
+        algorithm: what is computed, with all its settings, epsilon and delta among them.
         name: for people.
         schema: how rows become numbers, as the text that `sottovoce.files.schema` writes; None if sites bring arrays.
         grid_bits: the fineness of the noise's grid, see `sottovoce.noise.secure`.
@@ -156,7 +157,7 @@ class Agreement:
     edges: tuple[tuple[str, str], ...]
     features: int
     data_norm: float
-    algorithm: PrivateMethod
+    algorithm: Computation
     name: str = ""
     schema: str | None = None
     grid_bits: int = GRID_BITS
@@ -173,8 +174,9 @@ class Agreement:
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
         expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
         terms.check(self.algorithm)
-        if isinstance(self.algorithm, Learning):
-            checks.check_masked(self, self.algorithm)
+        masked = self.algorithm.way.masked
+        if masked:
+            checks.check_masked(self, self.analysis)
         else:
             # Written down even if it was left out: a later version with another default must not change what was
             # signed.
@@ -186,8 +188,8 @@ class Agreement:
         checks.check_people(self)
         checks.check_algorithm(self)
         checks.check_schema(self)
-        if isinstance(self.algorithm, Learning):
-            self.algorithm.check(self.public_oracle(max(self.sites, key=lambda site: site.rows).name))
+        if masked:
+            self.analysis.check(self.public_oracle(max(self.sites, key=lambda site: site.rows).name))
 
     # -- members and graph --------------------------------------------------------------------------------------------
 
@@ -229,10 +231,25 @@ class Agreement:
         return tuple(other for other in self.names if other in near)
 
     @property
-    def analysis(self) -> Learning:
-        """The algorithm of an agreement on masked sums; refused for others."""
-        if not isinstance(self.algorithm, Learning):
+    def analysis(self) -> Analysis[Any, Any]:
+        """What an agreement on masked sums computes; refused for others."""
+        if not self.algorithm.way.masked:
             raise InputError(f"Expected an agreement on masked sums, got {type(self.algorithm).__name__}.")
+        return cast("Analysis[Any, Any]", self.algorithm)
+
+    @property
+    def learning(self) -> PrivateMethod:
+        """The method of an agreement on a model; refused for others."""
+        return cast(PrivateMethod, self._ending("model"))
+
+    @property
+    def table(self) -> TableAnalysis[Any]:
+        """What an agreement on a table counts; refused for others."""
+        return cast("TableAnalysis[Any]", self._ending("table"))
+
+    def _ending(self, end: End) -> Computation:
+        if self.algorithm.ends_in != end:
+            raise InputError(f"Expected an agreement on a {end}, got {type(self.algorithm).__name__}.")
         return self.algorithm
 
     @cached_property
@@ -256,7 +273,7 @@ class Agreement:
     @property
     def model_size(self) -> int:
         """Number of coefficients of a model: features times outputs of the loss."""
-        return self.features * self.algorithm.loss.outputs
+        return self.features * self.learning.loss.outputs
 
     @property
     def reach(self) -> float:
@@ -274,8 +291,10 @@ class Agreement:
 
     # -- what a site computes with ------------------------------------------------------------------------------------
 
-    def oracle_for(self, name: str, sites: Sites) -> Oracle:
-        """A site's own rows with the agreed objective. Refused unless their number, width and bound are as agreed."""
+    def oracle_for(self, name: str, sites: Sites) -> RowSums:
+        """A site's own rows, with all that is needed to compute with them. Refused unless their number, width and bound
+        are as agreed.
+        """
         member = self.member(name)
         expect(sites.n == 1, f"the rows of the one site {name}", sites=sites.n)
         came = int(sites.counts[0])
@@ -283,31 +302,19 @@ class Agreement:
         expect(sites.d == self.features, f"features={self.features}, as agreed", features=sites.d)
         expect(sites.data_norm == self.data_norm, f"data_norm={self.data_norm!r}, as agreed", data_norm=sites.data_norm)
         expect(sites.unit == self.unit, f"rows that protect {self.unit}, as agreed", unit=sites.unit.words)
-        told = self._factors.told
+        told = self.algorithm.factors(self.encoding).told
         expect(sites.factors.told == told, f"rows with {told or 'no weights'}, as agreed", told=sites.factors.told)
-        a = self.algorithm
-        weighed = a.importances([site.rows for site in self.sites])
-        return terms.SiteOracle(
-            sites, len(self.sites), a.loss, np.array([self.degree(name)]), a.regulariser, a.lam,
-            None if weighed is None else weighed[[self.index(name)]], max_grad_norm=a.max_grad_norm,
-            fewest=min(site.rows for site in self.sites),
-        )  # fmt: skip
+        place = Place([site.rows for site in self.sites], self.index(name), self.degree(name))
+        return self.algorithm.at_site(sites, place)
 
-    def public_oracle(self, name: str) -> Oracle:
+    def public_oracle(self, name: str) -> RowSums:
         """The same without any rows, only with their number. It gives numbers that everyone may know, such as the
         noise, and takes no longer for a hundred million rows than for one.
         """
         row = sparse.csr_array((1, self.features), dtype=np.float64)
-        like = Sites([row], [np.ones(1)], data_norm=self.data_norm, unit=self.unit, factors=[self._factors])
+        factors = [self.algorithm.factors(self.encoding)]
+        like = Sites([row], [np.ones(1)], data_norm=self.data_norm, unit=self.unit, factors=factors)
         return self.oracle_for(name, like.elsewhere(np.array([self.member(name).rows])))
-
-    @property
-    def _factors(self) -> Factors:
-        """Weight and exposure of one row at their bounds, as far as the schema has them."""
-        weighed, exposed = (
-            self.encoding is not None and getattr(self.encoding, name) is not None for name in ("weight", "exposure")
-        )
-        return Factors(np.ones(1) if weighed else None, np.zeros(1) if exposed else None)
 
     # -- the digest ---------------------------------------------------------------------------------------------------
 

@@ -4,15 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sottovoce.algorithms import DPDSGD, Learning
+from sottovoce.algorithms import DPDSGD, Analysis
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_reviewed
-from sottovoce.files.schema.inference import require_inferable
+from sottovoce.files.schema import Schema, require_reviewed
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.privacy import observers
-from sottovoce.problem.losses import Poisson, Reals
 
 if TYPE_CHECKING:
     from sottovoce.federation.agreement.agreement import Agreement, Member
@@ -131,10 +129,8 @@ def check_algorithm(a: "Agreement") -> None:
     expect(first is None or first < rounds, f"go_on_after_round < rounds={rounds}", go_on_after_round=first)
 
 
-def check_masked(a: "Agreement", algorithm: Learning) -> None:
-    """Refuse masked sums that would hide less than they promise, or that these sites could never make; and standard
-    errors of coefficients that the schema leaves without a value of their own.
-    """
+def check_masked(a: "Agreement", algorithm: Analysis[Any, Any]) -> None:
+    """Refuse masked sums that would hide less than they promise, or that these sites could never make."""
     n, u, spare = len(a.sites), algorithm.members(len(a.sites)), algorithm.spare
     if any(site.mask_key is None for site in a.sites):
         without = [site.name for site in a.sites if site.mask_key is None]
@@ -168,8 +164,6 @@ def check_masked(a: "Agreement", algorithm: Learning) -> None:
         f"policy='go-on', spare > 0 and least_sites < {n} together with masked sums, or none of them",
         policy=policy, spare=spare, least_sites=u,
     )  # fmt: skip
-    if algorithm.infers and a.encoding is not None:
-        require_inferable(a.encoding)
 
 
 def check_people(a: "Agreement") -> None:
@@ -202,28 +196,18 @@ def _check_site_effects(a: "Agreement", schema: Schema) -> None:
 
 def check_schema(a: "Agreement") -> None:
     """Refuse a schema that was not reviewed, or whose rows or labels are not as agreed."""
-    schema, loss = a.encoding, a.algorithm.loss
+    schema = a.encoding
     if schema is None:
+        needed = a.algorithm.ends_in == "table"
+        expect(not needed, "a schema, by which the rows of a table are counted", schema=None)
         return
     # An unreviewed schema may hold values that were read off rows, and would make them public.
     require_reviewed(schema)
     _check_site_effects(a, schema)
-    expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
-    expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)
-    label = schema.learnt
-    expect(
-        isinstance(label, NumberLabel) == isinstance(loss.labels, Reals),
-        "a loss for classes where the schema's label is a class, and one for numbers where it is a number",
-        loss=loss.name,
-        label=label.column,
-    )
-    if isinstance(label, NumberLabel):
-        fits = loss == Poisson() if label.counts else not isinstance(loss, Poisson)
-        expect(fits, "loss poisson, most = 1, where the schema's label counts, and only there", loss=loss)
-    if isinstance(label, ClassLabel):
-        loss.labels.check(label.values)
-        if loss.outputs > 1:
-            expect(len(label.classes) == loss.outputs, f"classes={len(label.classes)}, as in the schema", loss=loss)
+    a.algorithm.expect_schema(schema)
+    features, data_norm = a.algorithm.shape(schema)
+    expect(features == a.features, f"features={features}, which the schema makes", features=a.features)
+    expect(data_norm == a.data_norm, f"data_norm={data_norm!r}, as in the schema", data_norm=a.data_norm)
 
 
 def some(names: Sequence[str]) -> str:

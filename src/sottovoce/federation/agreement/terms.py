@@ -1,78 +1,71 @@
-"""The algorithm of an agreement: which ones real sites may run, and their settings as a table without any defaults.
+"""What an agreement is about: what real sites may compute, and its settings as a table without any defaults.
 
 At a real site the noise of gradient steps is drawn on a grid, exactly (`sottovoce.noise.secure`). So only two kinds of
 algorithms are allowed: those whose only private step is `Oracle.noisy_steps`, calibrated exactly, with numbers that a
 site can compute alone from the agreement; and masked sums, whose shares of noise are exact as well
-(`sottovoce.federation.site.masks`). All others are refused, with the reason.
+(`sottovoce.federation.site.masks`). All others are refused, with the reason. Tables (`TABLES`) are masked sums too.
 
 A setting that is None has no entry in the table. `sampling` has one only if there is a batch, `inference` and `focus`
 only if they are asked for. `sensitivity` and `moments` have none: at real sites they are always "plain" and 0.
 """
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, cast, get_type_hints
 
 import numpy as np
 
 from sottovoce import settings
-from sottovoce.algorithms import IPADMM, MaskedNewton, PrivateMethod, registry
+from sottovoce.algorithms import IPADMM, Computation, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.errors import InputError, expect
-from sottovoce.oracle.plain import Oracle
+from sottovoce.tables.analyses import CrossTableAnalysis, DescriptionAnalysis, SurvivalAnalysis, TableAnalysis
 
 # In the order of the registry.
 ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
+TABLES: Mapping[str, type[TableAnalysis[Any]]] = MappingProxyType(
+    {"describe": DescriptionAnalysis, "cross": CrossTableAnalysis, "survival": SurvivalAnalysis}
+)
 # Fields that may be None elsewhere, and are then read off the nodes at hand. At real sites these differ from site to
 # site; and people must be able to read what a guarantee rests on before they sign.
 _NEEDED = ("rounds", "diameter", "largest_degree", "colluding", "least_sites")
 
 
-@dataclass(frozen=True, eq=False)
-class SiteOracle(Oracle, vector_predictions=True, row_factors=True):
-    """The oracle of one site of a network, of whose other sites only public numbers are known.
-
-    Args:
-        fewest: the smallest m_i of the network. Noise for sampled rows depends on it, as in a simulation of the whole.
-    """
-
-    fewest: int = 1
-
-    @property
-    def fewest_rows(self) -> int:
-        """The smallest m_i of the whole network, as agreed."""
-        return self.fewest
-
-
-def kind_of(name: str) -> type[PrivateMethod]:
-    """The class of the algorithm with that name; refused, with the reason, if real sites may not run it."""
-    choice = f"Choose among {', '.join(ALLOWED)}."
+def kind_of(name: str) -> type[Computation]:
+    """The class of the algorithm or table with that name; refused, with the reason, if real sites may not run it."""
+    choice = f"Choose among {', '.join((*ALLOWED, *TABLES))}."
+    if name in TABLES:
+        return TABLES[name]
     if name not in REGISTRY:
         raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
     line = REGISTRY[name]
     if line.not_at_sites is not None:
         raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {line.not_at_sites}. {choice}")
-    return cast("type[PrivateMethod]", line.kind)
+    return cast("type[Computation]", line.kind)
 
 
-def name_of(algorithm: PrivateMethod) -> str:
-    """The name of an algorithm in a table."""
-    name = next((name for name in ALLOWED if type(algorithm) is kind_of(name)), None)
+def name_of(algorithm: Computation) -> str:
+    """The name of an algorithm, or of what makes a table, in an agreement."""
+    known = (*ALLOWED, *TABLES)
+    name = next((name for name in known if type(algorithm) is kind_of(name)), None)
     if name is None:
         raise InputError(
-            f"Expected one of {', '.join(ALLOWED)} at real sites, got {type(algorithm).__name__}: "
+            f"Expected one of {', '.join(known)} at real sites, got {type(algorithm).__name__}: "
             "the others add noise that has no exact discrete form here, or need all nodes in one place."
         )
     return name
 
 
-def check(algorithm: PrivateMethod) -> None:
+def check(algorithm: Computation) -> None:
     """Refuse an algorithm without a finite epsilon, one not calibrated exactly, or one that a site cannot run alone."""
     name_of(algorithm)
     expect(math.isfinite(algorithm.epsilon), "a finite epsilon at real sites", epsilon=algorithm.epsilon)
-    expect(algorithm.calibration == "exact", "calibration='exact' at real sites", calibration=algorithm.calibration)
+    calibration = getattr(algorithm, "calibration", "exact")  # what has no such setting has no other
+    expect(calibration == "exact", "calibration='exact' at real sites", calibration=calibration)
     if isinstance(algorithm, IPADMM | Stepping) and algorithm.sensitivity != "plain":
         raise InputError(
             f"Expected sensitivity='plain' at real sites, got {algorithm.sensitivity!r}: the grid of their noise is "
@@ -90,26 +83,26 @@ def check(algorithm: PrivateMethod) -> None:
             raise InputError(f"Expected {field.name}, which must be the same number at all sites, got none. Give it.")
 
 
-def diameter_of(algorithm: PrivateMethod) -> float:
+def diameter_of(algorithm: Computation) -> float:
     """D, which is public and the same at all sites; refused for an algorithm without one."""
     if not isinstance(algorithm, IPADMM | Stepping) or algorithm.diameter is None:
         raise InputError(f"Expected an algorithm with a diameter, got {type(algorithm).__name__}. Give its diameter.")
     return float(algorithm.diameter)
 
 
-def _table(algorithm: PrivateMethod) -> dict[str, object]:
+def _table(algorithm: Computation) -> dict[str, object]:
     """The table of all settings, from which `settings.read` makes the same algorithm."""
     table: dict[str, object] = {"name": name_of(algorithm)} | _numbers(algorithm)
-    for piece in (algorithm.loss, algorithm.regulariser):
-        what = "loss" if piece is algorithm.loss else "regulariser"
-        table[what] = {"name": piece.name} | _numbers(piece)
+    for field in fields(algorithm):
+        value = getattr(algorithm, field.name)
+        if isinstance(value, tuple):
+            table |= {field.name: settings.plain(value)} if value else {}
+        elif field.name not in table and value is not None:  # a loss or a regulariser
+            table[field.name] = {"name": value.name} | _numbers(value)
     table.pop("sensitivity", None)
     table.pop("moments", None)
     if table.get("inference") is False:
         del table["inference"]
-    if isinstance(algorithm, MaskedNewton):
-        lists = {"focus": algorithm.focus, "division": algorithm.division}
-        table |= {name: value for name, value in lists.items() if value}
     if "batch_size" not in table:
         table.pop("sampling", None)
     return table
@@ -126,10 +119,12 @@ def _numbers(piece: Any) -> dict[str, object]:
     return plain
 
 
-def _choose(table: dict[str, Any]) -> tuple[type[PrivateMethod], dict[str, Any]]:
+def _choose(table: dict[str, Any]) -> tuple[type[Computation], dict[str, Any]]:
     """The class of a table's algorithm, and its settings. Without a batch, `sampling` keeps its default."""
     name, given = settings.untag(table, "name")
     kind = kind_of(name)
+    if name in TABLES:
+        return kind, given
     if "batch_size" not in given:
         registry.expect_own(name, {key: given[key] for key in ("sampling",) if key in given})
         given |= {f.name: f.default for f in fields(kind) if f.name == "sampling"}
@@ -138,5 +133,5 @@ def _choose(table: dict[str, Any]) -> tuple[type[PrivateMethod], dict[str, Any]]
     return kind, given
 
 
-settings.choose(PrivateMethod, _choose)
-settings.written_as(PrivateMethod, _table)
+settings.choose(Computation, _choose)
+settings.written_as(Computation, _table)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sottovoce import settings
-from sottovoce.algorithms import PrivateMethod
+from sottovoce.algorithms import Computation
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import FORMAT, Agreement, LostNeighbour, Member
 from sottovoce.federation.agreement.checks import MOST_SITES
@@ -44,7 +44,7 @@ class _File:
     edges: tuple[tuple[str, str], ...]
     sites: tuple[Member, ...]
     data: _Data
-    algorithm: PrivateMethod
+    algorithm: Computation
     noise: _Noise
     lost_neighbour: LostNeighbour
     messages: _Messages | None = None  # masked words have no radius

@@ -1,7 +1,12 @@
 """What a site commits to before its first message: its rows and the key of its noise.
 
-    data commitment    SHA-256( label | salt | digest of the encoded rows )              may stand in the agreement
-    binding            SHA-256( label | agreement | site | data commitment | SHA-256(noise key) )    in every message
+    data commitment    SHA-256( label | salt | digest of the data file | delimiter )     may stand in the agreement
+    rows' commitment   SHA-256( label | salt | digest of the rows as they are computed with )         in the journal
+    binding            SHA-256( label | agreement | site | rows' commitment | SHA-256(noise key) )    in every message
+
+A site commits to its file before anyone knows what will be computed: the rows of a table are cells whose bins follow
+from the agreement. What is read from a file follows from its bytes, the delimiter and the agreement. An agreement may
+also hold the rows' commitment: those of older versions do.
 
 The salt is 32 secret random bytes, so neither hash reveals anything about a row. Both can be opened later, to prove
 which rows were used. A neighbour refuses a message whose binding has changed. So a site that comes back with other
@@ -9,7 +14,7 @@ rows, or with another noise key, is noticed.
 """
 
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,11 +25,31 @@ from sottovoce.problem.sites import Sites
 SALT_BYTES = 32
 
 
-def commit(salt: bytes, rows: Sites) -> str:
-    """The data commitment of a site's rows, as the agreement writes it: "sha256:" and 64 hexadecimal digits.
+@final
+class Source(NamedTuple):
+    """Where rows were read from."""
+
+    digest: bytes  # SHA-256 of the data file
+    delimiter: str | None = None  # that the site gave for it; None: the schema's
+
+
+def commit_file(salt: bytes, source: Source) -> str:
+    """The data commitment, as the agreement writes it: "sha256:" and 64 hexadecimal digits.
 
     Args:
         salt: 32 secret random bytes. Without them anyone who knows all rows but one could guess the last.
+        source: the file, bit by bit, and how it is read.
+    """
+    expect(len(salt) == SALT_BYTES, f"a salt of {SALT_BYTES} secret bytes", bytes=len(salt))
+    given = "" if source.delimiter is None else source.delimiter
+    return "sha256:" + _hash(b"sottovoce file v1", salt, source.digest, given.encode("utf-8")).hex()
+
+
+def commit(salt: bytes, rows: Sites) -> str:
+    """The rows' commitment, in the same form.
+
+    Args:
+        salt: the same.
         rows: the encoded rows; their order, precision and layout matter.
     """
     expect(len(salt) == SALT_BYTES, f"a salt of {SALT_BYTES} secret bytes", bytes=len(salt))

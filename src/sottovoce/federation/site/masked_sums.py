@@ -25,7 +25,17 @@ from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Letter, Reply
 from sottovoce.federation.site.masks import Context, Masks, Parting, Past
 from sottovoce.federation.site.norm import norm_of
-from sottovoce.federation.site.part import Computed, Finished, Hearing, Outcome, Process, SitePart, Standing
+from sottovoce.federation.site.part import (
+    Computed,
+    Counted,
+    Finished,
+    Hearing,
+    Learnt,
+    Outcome,
+    Process,
+    SitePart,
+    Standing,
+)
 from sottovoce.federation.site.snapshot import pack_arrays, unpack_arrays
 from sottovoce.federation.site.software import one_thread, protocol
 from sottovoce.federation.site.stops import DamagedError, ForkedError, SpoiledError
@@ -55,7 +65,7 @@ class AfterSum(Standing):
     """
 
     witness: Witness
-    session: Session[Fit]
+    session: Session[Any]
     context: Context | None = None
     question: Question[Any] | None = None
     opened: bytes | None = None
@@ -108,9 +118,8 @@ class MaskedSums(SitePart):
             session = replay(self.summing, sums)
         return AfterSum(Witness.loads(content, self.agreement), session)
 
-    def has_model(self, last: Standing) -> bool:
-        fit: Fit = cast(AfterSum, last).session.answer
-        return bool(fit.last.any())  # sums before the first model, such as second moments, leave it at zero
+    def has_result(self, last: Standing) -> bool:
+        return self.agreement.analysis.found(cast(AfterSum, last).session.answer)
 
     # -- numbers and prices -------------------------------------------------------------------------------------------
 
@@ -337,16 +346,25 @@ class MaskedSums(SitePart):
     # -- the result ---------------------------------------------------------------------------------------------------
 
     def result(self, rounds: int, last: Standing) -> Finished:
-        """The model, and how good it is, from the opened sums alone: the same at all sites."""
-        fit: Fit = cast(AfterSum, last).session.answer
+        """What follows from the opened sums alone: the same at all sites."""
+        answer = cast(AfterSum, last).session.answer
+        if self.agreement.algorithm.ends_in == "table":
+            return Counted(rounds=rounds, absent=self.journal.absent, state=answer, opened=answer)
+        return self._learnt(rounds, answer)
+
+    def _learnt(self, rounds: int, fit: Fit) -> Learnt:
+        """The model, and how good it is."""
         model = np.asarray(fit.last[:, 0], dtype=np.float64)
         tallied = None
         if fit.evaluation is not None:
-            unit = Answers.of(self.agreement.encoding, self.agreement.algorithm.loss.outputs).scale
+            unit = Answers.of(self.agreement.encoding, self.agreement.learning.loss.outputs).scale
             with one_thread():  # so that all sites find the same, bit by bit
                 tallied = fit.evaluation.tallied(unit)[0]
         evidence = fit.evidence[0] if fit.evidence else None
-        return Finished(model, model, rounds, self.journal.absent, fit, tallied, evidence, fit.moments)
+        return Learnt(
+            rounds=rounds, absent=self.journal.absent, state=fit, model=model, own=model, tallied=tallied,
+            evidence=evidence, moments=fit.moments,
+        )  # fmt: skip
 
 
 def _refuse_other(k: int, name: str, theirs: Heading, ours: Heading, by: str) -> None:
@@ -384,7 +402,7 @@ def unpack(data: bytes, question: Question[Any], numbers: int, summing: Summing)
     return Opened(asked, arrays["value"][:, None], np.full((1, 1), std), int(rows))
 
 
-def replay(summing: Summing, sums: list[bytes]) -> Session[Fit]:
+def replay(summing: Summing, sums: list[bytes]) -> Session[Any]:
     """Run the program again on these packed sums."""
     session = summing.begin()
     for line, data in zip(summing.schedule, sums, strict=False):

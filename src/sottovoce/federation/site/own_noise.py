@@ -17,7 +17,7 @@ from sottovoce.federation.site.letters import ModelWords
 from sottovoce.federation.site.mail import Letter
 from sottovoce.federation.site.masks import Parting
 from sottovoce.federation.site.norm import norm_of
-from sottovoce.federation.site.part import Computed, Finished, Outcome, Process, SitePart, Standing
+from sottovoce.federation.site.part import Computed, Learnt, Outcome, Process, SitePart, Standing
 from sottovoce.federation.site.snapshot import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.software import one_thread
 from sottovoce.federation.site.stops import DivergedError
@@ -43,6 +43,11 @@ class OwnNoise(SitePart):
             raise InputError(f"Expected an algorithm with noise of its own, got {type(algorithm).__name__}.")
         return algorithm
 
+    @cached_property
+    def oracle(self) -> Oracle:
+        """The site's rows, with the objective."""
+        return cast(Oracle, self.seat.oracle)
+
     def check(self) -> None:
         if self.seat.drops:
             # Refuses, before round 1, an algorithm that has not said how to go on without a neighbour.
@@ -50,16 +55,16 @@ class OwnNoise(SitePart):
 
     @cached_property
     def start(self) -> Snapshot:
-        zeros = self.seat.oracle.zeros(1)
+        zeros = self.oracle.zeros(1)
         edges = dict.fromkeys(self.seat.neighbours, zeros) if self.seat.drops else {}
         witness = Witness.start(self.agreement)
-        return Snapshot(self.algorithm.start(self.seat.oracle, 1), zeros, zeros, witness, edges)
+        return Snapshot(self.algorithm.start(self.oracle, 1), zeros, zeros, witness, edges)
 
     def load(self, content: bytes, k: int) -> Snapshot:
         left = {name: edge for name, edge in self.start.edges.items() if self.seat.takes_part(name, k)}
         return Snapshot.loads(content, replace(self.start, edges=left), self.agreement)
 
-    def has_model(self, last: Standing) -> bool:
+    def has_result(self, last: Standing) -> bool:
         return bool(cast(Snapshot, last).said.any())
 
     # -- its noise ----------------------------------------------------------------------------------------------------
@@ -103,7 +108,7 @@ class OwnNoise(SitePart):
         draws = self.algorithm.draws_per_round * a.model_size * a.unit.sites
         secure = noise is None or isinstance(noise, SecureNoise)
         divergence = discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
-        return Cost(self.algorithm.cost(1, self.seat.oracle), divergence)
+        return Cost(self.algorithm.cost(1, self.oracle), divergence)
 
     def spare_costs(self) -> list[Cost]:
         return []
@@ -180,17 +185,24 @@ class OwnNoise(SitePart):
     def answered(self, k: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:  # noqa: ARG002
         return False
 
-    def result(self, rounds: int, last: Standing) -> Finished:
+    def result(self, rounds: int, last: Standing) -> Learnt:
         """The mean of the site's own last message and of those that it heard in that round."""
         last = cast(Snapshot, last)
         left = sum(self.seat.takes_part(name, rounds) for name in self.seat.neighbours)
         said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))
-        return Finished((said + heard) / (1 + left), said, rounds, self.journal.absent, last.state)
+        model = (said + heard) / (1 + left)
+        return Learnt(rounds=rounds, absent=self.journal.absent, state=last.state, model=model, own=said)
 
     def _oracle(self, k: int) -> Oracle:
-        """The oracle for the neighbours that were left at the end of round k."""
+        """The oracle for the neighbours that were left at the end of round k.
+
+        A site's noise and its cost stay the same if it has lost some. Sensitivity is that of the gradient, 2 c1 n
+        omega_i / m_i with the agreed n omega_i, and sigma follows from epsilon, delta and the number of steps; the
+        degree only enters what is done with a noisy gradient and with messages, which is post-processing. The
+        regulariser keeps its agreed weight lam at every site.
+        """
         left = sum(self.seat.takes_part(name, k) for name in self.seat.neighbours)
-        return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
+        return self.oracle if left == len(self.seat.neighbours) else replace(self.oracle, degrees=np.array([left]))
 
 
 def as_message(vector: Array) -> Array:

@@ -30,19 +30,32 @@ T = TypeVar("T")
 Hearing = Callable[[Collection[str]], Awaitable[dict[str, Reply[T]]]]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Finished:
     """The result of a run at a site.
+
+    Args:
+        rounds: number of finished rounds; with masked sums, of opened sums.
+        absent: neighbours that the site went on without, each with the first round without it.
+        state: the site's state after the last round; with masked sums, what the program found. With noise of its own it
+            must not leave the site.
+    """
+
+    rounds: int
+    absent: Mapping[str, int]
+    state: Any
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Learnt(Finished):
+    """The result of a run that ends in a model.
 
     Args:
         model: the model, (d,). With noise of each site's own, the mean of the site's last message and those of its
             neighbours: on a complete graph the same at all sites, elsewhere nearly the same at neighbouring sites.
             With masked sums, what all sites compute from them.
         own: the site's own last message; with masked sums, the model.
-        rounds: number of finished rounds; with masked sums, of opened sums.
-        absent: neighbours that the site went on without, each with the first round without it.
-        state: the site's state after the last round. It must not leave the site.
         evidence: what coefficients are inferred from, the same at all sites; None unless that was agreed on, and done.
         tallied: the evaluation of the model by two more sums, the same at all sites; None unless that was agreed on,
             and done.
@@ -51,12 +64,21 @@ class Finished:
 
     model: Floats
     own: Floats
-    rounds: int
-    absent: Mapping[str, int]
-    state: Any
     tallied: Tallied | None = None
     evidence: Evidence | None = None
     moments: Opened | None = None
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Counted(Finished):
+    """The result of a run that ends in a table.
+
+    Args:
+        opened: the noisy sum of coded rows, the same at all sites.
+    """
+
+    opened: Opened
 
 
 class Standing(ABC):
@@ -145,8 +167,8 @@ class SitePart(ABC):
         """The state after round k, from the content of a checkpoint; `DamagedError` for other bytes."""
 
     @abstractmethod
-    def has_model(self, last: Standing) -> bool:
-        """True if the messages until then give a model."""
+    def has_result(self, last: Standing) -> bool:
+        """True if the messages until then give a model or a table."""
 
     # -- numbers and prices -------------------------------------------------------------------------------------------
 

@@ -70,9 +70,9 @@ def result_of(seat: Seat) -> Finished | None:
 
 
 def so_far(seat: Seat) -> Finished | None:
-    """The result so far of a run that has stopped, from messages that were paid for; None before there is a model."""
+    """The result so far of a run that has stopped, from messages that were paid for; None before there is any."""
     last = seat.standing()
-    return _result(seat, last) if seat.part.has_model(last) else None
+    return _result(seat, last) if seat.part.has_result(last) else None
 
 
 def not_asked(names: Iterable[str]) -> str:

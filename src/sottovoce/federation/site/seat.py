@@ -7,16 +7,14 @@ does.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
-
-import numpy as np
 
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.commitment import bind, commit, rows_digest
+from sottovoce.federation.site.commitment import Source, bind, commit, commit_file, rows_digest
 from sottovoce.federation.site.events import RunFacts, Spending
 from sottovoce.federation.site.heads import Books, Heads
 from sottovoce.federation.site.journal import Commit, Journal, Owner
@@ -29,7 +27,7 @@ from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.transport.wire import digest_of
 from sottovoce.noise.secure import require_secure
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.row_sums import RowSums
 from sottovoce.privacy.books.book import Cost
 from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.problem.sites import Sites
@@ -40,16 +38,24 @@ def owner_of(agreement: Agreement, site: str) -> Owner:
     return Owner(agreement.run, agreement.digest().hex(), site, software())
 
 
-def committing(agreement: Agreement, site: str, rows: Sites) -> Commit:
-    """The function from a salt to the commitment to the rows. It refuses a commitment other than the agreed one."""
+def committing(agreement: Agreement, site: str, rows: Sites, source: Source | None = None) -> Commit:
+    """The function from a salt to the rows' commitment. It refuses a commitment to other data than the agreed ones.
+
+    Args:
+        agreement: of the run.
+        site: whose rows these are.
+        rows: as they are computed with.
+        source: the file that they were read from; None if there is none.
+    """
     agreed = agreement.member(site).data_commitment
 
     def commit_to_rows(salt: bytes) -> str:
         made = commit(salt, rows)
-        if agreed not in (None, made):
+        if agreed not in (None, made, None if source is None else commit_file(salt, source)):
             raise InputError(
                 f"Expected the rows and the salt that site {site} has committed to in the agreement, {agreed}, got "
-                f"{made}. Give the data file and the salt that the commitment was made with: --salt."
+                "others. Give the data file and the salt that the commitment was made with, and its --delimiter if it "
+                "had one: --salt."
             )
         return made
 
@@ -74,7 +80,7 @@ class Seat:
         ledger: of exactly these rows.
         journal: of this run; see `owner_of`.
         heads: other sites' statements of their books, from all runs of this site.
-        data: the SHA-256 of the data file, which names the books to others; None for that of the rows.
+        source: the data file. Its digest names the books to others; None: that of the rows does.
         noise: None at a real site, which makes its own. Anything but secure noise is refused, except in tests.
         for_tests: True only in tests; it allows any noise.
     """
@@ -86,7 +92,7 @@ class Seat:
     ledger: Ledger
     journal: Journal
     heads: Heads
-    data: bytes | None = None
+    source: Source | None = None
     noise: Noise | None = None
     for_tests: bool = False
 
@@ -106,8 +112,8 @@ class Seat:
     # -- what it computes with ----------------------------------------------------------------------------------------
 
     @cached_property
-    def oracle(self) -> Oracle:
-        """The rows, bound to the agreed objective; refused unless they are as agreed."""
+    def oracle(self) -> RowSums:
+        """The rows, with all that is needed to compute with them; refused unless they are as agreed."""
         return self.agreement.oracle_for(self.site, self.rows)
 
     @cached_property
@@ -122,7 +128,7 @@ class Seat:
 
     def check_rows(self) -> None:
         """Refuse rows that are not, bit by bit, those that the run began with."""
-        self.journal.check_rows(committing(self.agreement, self.site, self.rows))
+        self.journal.check_rows(committing(self.agreement, self.site, self.rows, self.source))
 
     @property
     def drops(self) -> bool:
@@ -133,16 +139,6 @@ class Seat:
     def neighbours(self) -> tuple[str, ...]:
         """The sites that it hears, as agreed, in order, including those that were dropped."""
         return self.agreement.neighbours(self.site)
-
-    def with_neighbours(self, count: int) -> Oracle:
-        """The oracle with `count` neighbours, for a site that has lost some.
-
-        Its noise and its cost stay the same. Sensitivity is that of the gradient, 2 c1 n omega_i / m_i with the
-        agreed n omega_i, and sigma follows from epsilon, delta and the number of steps; the degree only enters what is
-        done with a noisy gradient and with messages, which is post-processing. The regulariser keeps its agreed weight
-        lam at every site.
-        """
-        return replace(self.oracle, degrees=np.array([count]))
 
     # -- which sum a message is for ------------------------------------------------------------------------------------
     # Where a site can be lost for good, a sum may be repeated without it. Messages are numbered on: the one with number
@@ -205,7 +201,8 @@ class Seat:
     @cached_property
     def books(self) -> Books:
         """The statements of the ledger, for other sites."""
-        return Books(self.ledger, self.key, rows_digest(self.rows) if self.data is None else self.data)
+        known_by = rows_digest(self.rows) if self.source is None else self.source.digest
+        return Books(self.ledger, self.key, known_by)
 
     def refused(self) -> BudgetError | None:
         """The error if not all rounds of the run fit under the ledger's cap; None if they do."""

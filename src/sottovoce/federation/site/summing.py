@@ -19,8 +19,7 @@ from sottovoce.federation.site.masks import Context, Masks, Past, Turn, bits, fr
 from sottovoce.federation.transport.wire import BadMessageError, Refusal
 from sottovoce.noise.sampler import Words
 from sottovoce.noise.secure import Grid, grid_for
-from sottovoce.oracle.plain import Oracle
-from sottovoce.sums.descent import Fit
+from sottovoce.oracle.row_sums import RowSums
 from sottovoce.sums.program import Opened, Question, Session
 
 # Relative to the length of a point plus 1 / B: far above the differences between processors, far below a model's error.
@@ -53,11 +52,11 @@ class Summing:
         oracle: of this site's rows; only to open sums, one without rows (`Agreement.public_oracle`).
     """
 
-    def __init__(self, agreement: Agreement, oracle: Oracle) -> None:
+    def __init__(self, agreement: Agreement, oracle: RowSums) -> None:
         self.agreement, self.oracle, self.analysis = agreement, oracle, agreement.analysis
         self.schedule = self.analysis.schedule(agreement.features)
 
-    def begin(self) -> Session[Fit]:
+    def begin(self) -> Session[Any]:
         """The program before its first sum."""
         a = self.agreement
         return self.analysis.begin(len(a.sites), a.features, a.data_norm, a.unit)

@@ -1,16 +1,18 @@
-"""The model that one site of a federation ends with, and its privacy statement.
+"""The model that one site of a federation ends with, and the privacy statement of a run.
 
 A site knows its own messages and its neighbours'. Its model is the mean of the last ones: post-processing of what was
 released anyway. On a complete graph that is the consensus of all sites, the same everywhere. Where sums are masked, it
 is what every site computes from them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from math import nextafter
 from textwrap import fill
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +46,8 @@ def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
         on_a_grid(line, promised.event, delta, partial(agreement.grid_delta_against, line.colluding))
         for line in promised.observers
     )
-    return replace(promised, delta=delta, observers=table, notes=(*promised.notes, *_notes(agreement)))
+    remarks = () if agreement.encoding is None else agreement.algorithm.remarks(agreement.encoding)
+    return replace(promised, delta=delta, observers=table, notes=(*promised.notes, *_notes(agreement), *remarks))
 
 
 def _notes(agreement: Agreement) -> tuple[str, ...]:
@@ -78,7 +81,10 @@ def _on_people(agreement: Agreement) -> tuple[str, ...]:
     )
 
 
-def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], stop: Stop | None = None) -> str:
+def statement_text(
+    agreement: Agreement, site: str, absent: Mapping[str, int], stop: Stop | None = None,
+    digests: Mapping[str, str] = MappingProxyType({}),
+) -> str:  # fmt: skip
     """The text of a site's privacy statement, with run, agreement and neighbours. The site signs it as it stands.
 
     Args:
@@ -86,6 +92,7 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], s
         site: whose statement it is.
         absent: those that the run went on without, each with the first round without it.
         stop: where the run has stopped, and why; None at its end.
+        digests: SHA-256 in hexadecimal, by name, of files that are signed with it.
     """
     gone = ", ".join(f"{name} (since round {k})" for name, k in sorted(absent.items())) or "none"
     about = {
@@ -103,7 +110,19 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], s
         )
         about["Why"] = stop.why
     lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
+    lines += [f"{'File:':<12}{name} sha256:{digest}" for name, digest in digests.items()]
     return "\n".join([*lines, "", fill(statement_of(agreement, site).prose(), 100), ""])
+
+
+def stopped_after(text: str) -> int | None:
+    """After how many rounds or sums the run of a statement has stopped; None if it reached its end."""
+    found = re.search(r"^Stopped: +after (\d+) of", text, re.MULTILINE)
+    return None if found is None else int(found[1])
+
+
+def digests_in(text: str) -> dict[str, str]:
+    """The files that are signed with a statement, by name, with their SHA-256 in hexadecimal."""
+    return dict(re.findall(r"^File: +(\S+) sha256:([0-9a-f]{64})$", text, re.MULTILINE))
 
 
 def names_of(agreement: Agreement) -> tuple[str, ...]:
@@ -126,7 +145,7 @@ def model_of(
         stop: where the run has stopped, and why; None at its end.
         evidence: what coefficients are inferred from; None if that was not agreed on, or not reached.
     """
-    schema, loss = agreement.encoding, agreement.algorithm.loss
+    schema, loss = agreement.encoding, agreement.learning.loss
     answers = Answers.of(schema, loss.outputs)
     names = names_of(agreement)
     own, offset = answers.model(np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs))
@@ -140,7 +159,7 @@ def model_of(
         schema=schema,
         provenance=_provenance(agreement, site, absent)
         | ({} if stop is None else {"stopped_after": stop.done, "stopped_why": stop.why}),
-        inference=None if evidence is None else table_of(agreement.algorithm, evidence, schema, names, answers),
+        inference=None if evidence is None else table_of(agreement.learning, evidence, schema, names, answers),
     )
 
 
