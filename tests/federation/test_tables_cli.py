@@ -172,6 +172,7 @@ NEW = {
     "no classes' label": (("--analysis", "survival", "--schema", "classes.toml"), "a time and an event in the schema"),
     "nobody said who colludes": (("--analysis", "survival", "--schema", "times.toml"), "Expected --colluding"),
     "learning": (("--analysis", "survival", "--schema", "times.toml", "--rounds", "3"), "no --rounds with --analysis"),
+    "no algorithm": (("--algorithm", "describe", "--schema", "times.toml"), "--analysis describe"),
     "an algorithm": (("--analysis", "cross", "--schema", "times.toml", "--algorithm", "masked"), "no --algorithm"),
     "groups of a cross-table": (("--analysis", "cross", "--schema", "times.toml", "--by", "arm"), "no --by"),
     "parts of curves": (("--analysis", "survival", "--schema", "times.toml", "--part", "age=1"), "no --part"),

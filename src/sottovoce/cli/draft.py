@@ -106,7 +106,9 @@ def _about(draft: AgreementDraft, members: "tuple[Member, ...]", graph: str | No
 
 def _on_a_model(draft: AgreementDraft, members: "tuple[Member, ...]", schema: "Schema | None") -> "Agreement":
     from sottovoce.federation.agreement.agreement import Agreement
+    from sottovoce.federation.agreement.terms import TABLES
 
+    expect(draft.algorithm not in TABLES, f"--analysis {draft.algorithm} for a table", algorithm=draft.algorithm)
     for name in ("by", "column", "part"):
         expect(getattr(draft, name) is None, f"--{name} with --analysis", **{name: getattr(draft, name)})
     features, data_norm = _shape(draft, schema)

@@ -17,7 +17,7 @@ from rich.text import Text
 from sottovoce.federation.site import events
 from sottovoce.federation.site.events import RunFacts, SiteEvent, Spending, news
 from sottovoce.federation.site.watchers import Reminders, Watcher, say
-from sottovoce.numerals import duration, exactly, up
+from sottovoce.numerals import counted, duration, exactly, up
 from sottovoce.privacy.observers import against
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ class PlainLines(Watcher):
             case events.RunBegan(facts, spending):
                 self._facts, self._clock = facts, _Clock(facts)
                 resumed = f", resumed after round {facts.done}" if facts.done else ""
-                say(f"{facts.site}: run {facts.run}, {facts.rounds} rounds{resumed}; epsilon {spent(facts, spending)}")
+                rounds = f"{counted(facts.rounds, 'round')}{resumed}"
+                say(f"{facts.site}: run {facts.run}, {rounds}; epsilon {spent(facts, spending)}")
             case events.Waiting(k, silent):
                 say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
             case (
