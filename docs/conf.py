@@ -88,6 +88,7 @@ NAVIGATION = {
         "proofs/poisson",
         "proofs/masked",
         "proofs/inference",
+        "proofs/hazards",
         "proofs/evaluation",
         "proofs/tables",
         "proofs/laplace",

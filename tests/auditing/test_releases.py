@@ -33,6 +33,7 @@ ABOUT = {  # the sums whose whole sensitivity a subject's two tables attain
     "weights": (2, 3),
     "exposures": (2, 3),
     "least squares": (2, 3),
+    "hazards": (1,),
     "table": (1,),
     "survival curves": (1,),
     "evaluation alone": (1, 2),

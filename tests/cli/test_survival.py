@@ -76,17 +76,6 @@ def test_times_and_events_are_described_as_columns(study, answer, budget):
     assert [column["name"] for column in said["columns"]] == ["arm", "months", "died"]
 
 
-def test_times_to_an_event_are_not_learnt_and_it_says_so_before_a_budget_is_charged(study, budget, cli):
-    for command in (
-        ("train", "--data", study[0], *study[1:], "--nodes", 3, "--epsilon", 1, "--budget", budget),
-        ("plan", *study[1:], "--sites", 3, "--rows", 200, "--epsilon", 1),
-    ):
-        code, _, said = cli(*command)
-        assert code != 0
-        assert "sottovoce survival" in said
-    assert len(BudgetAccountant.load(budget)) == 0
-
-
 def test_a_schema_is_drafted_shown_and_checked(study, tmp_path, cli, answer):
     out, asked = tmp_path / "draft.toml", ("--time", "months", "--event", "died", "--until", "12")
     said = answer("schema", "draft", study[0], *asked, "--out", out)

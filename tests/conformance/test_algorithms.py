@@ -74,10 +74,15 @@ def private(algorithm):
     return not isinstance(algorithm, sv.ADMM)
 
 
-def draws(algorithm, d):
+def wide(algorithm, sites):
+    """Number of coordinates of a model."""
+    return sites.d * algorithm.loss.outputs
+
+
+def draws(algorithm, sites):
     """How many normal vectors a node may draw in a round."""
     if isinstance(algorithm, Analysis):  # those that the largest sum takes
-        return max(-(-line.numbers // d) for line in algorithm.schedule(d))
+        return max(-(-line.numbers // wide(algorithm, sites)) for line in algorithm.schedule(sites.d))
     return algorithm.draws_per_round
 
 
@@ -89,8 +94,8 @@ def slack(algorithm, models):
 
 def test_shapes_and_finite_numbers(algorithm, sites, graph):
     result = sv.simulate(algorithm, sites, graph, runs=5, seed=2)
-    assert result.average.shape == result.last.shape == (5, 4, 5)
-    assert result.consensus.shape == (5, 5)
+    assert result.average.shape == result.last.shape == (5, 4, wide(algorithm, sites))
+    assert result.consensus.shape == (5, wide(algorithm, sites))
     assert np.isfinite(result.average).all()
     assert np.isfinite(result.last).all()
     np.testing.assert_allclose(result.consensus, result.last.mean(axis=1))
@@ -110,8 +115,8 @@ def test_run_q_of_many_is_run_q_of_few(algorithm, sites, graph):
 
 
 def test_handed_in_noise_equals_the_seeded_path(algorithm, sites, graph):
-    seeded = SeededNoise(9, Shape(4, 5, 3))
-    steps = max(1, draws(algorithm, sites.d))
+    seeded = SeededNoise(9, Shape(4, wide(algorithm, sites), 3))
+    steps = max(1, draws(algorithm, sites))
 
     def noise(k):
         return np.stack([seeded.normals(k, r) for r in range(steps)]).transpose(3, 1, 0, 2)
@@ -153,10 +158,10 @@ def test_one_normal_less_than_declared_is_too_few(algorithm, sites, graph):
     if not private(algorithm):
         pytest.skip("it draws none")
 
-    needed = draws(algorithm, sites.d)
+    needed = draws(algorithm, sites)
 
     def noise(k):
-        return np.ones((3, 4, needed - 1, 5))
+        return np.ones((3, 4, needed - 1, wide(algorithm, sites)))
 
     with pytest.raises(sv.InputError, match="noise for local step"):
         sv.simulate(algorithm, sites, graph, runs=3, noise=noise)

@@ -265,7 +265,7 @@ def test_other_algorithms_are_refused_with_the_reason(name, reason):
 
 
 def test_an_algorithm_that_does_not_say_so_is_not_for_real_sites():
-    assert terms.ALLOWED == ("ipadmm", "dpadmm", "ryu-kim", "dp-dsgd", "masked", "least-squares")
+    assert terms.ALLOWED == ("ipadmm", "dpadmm", "ryu-kim", "dp-dsgd", "masked", "least-squares", "hazards")
     silent = registry.Entry(at="pvp.PVP", label="", colour="", group="paper", grid={})
     assert silent.not_at_sites is not None
 

@@ -9,12 +9,14 @@ import pytest
 
 import sottovoce as sv
 from helpers.sums import begun, opened, same_question
+from sottovoce.algorithms.hazards import ProportionalHazards
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.sums.curvature import WIDEST_MATRIX
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces
+from sottovoce.sums.hazards import HazardGradient, HazardStart
 from sottovoce.sums.program import Ask, AtPoint, HeldOut, LearntFrom, Opened, Question, Session, asking
 from sottovoce.sums.questions import (
     DiagonalMoments,
@@ -39,12 +41,14 @@ ANALYSES = {
     "held out": sv.MaskedNewton(rounds=7, evaluate=0.4, hold_out=3, inference=True),
     "without noise": sv.MaskedNewton(rounds=9, inference=True, epsilon=math.inf),
     "least squares": LeastSquares(inference=True),
+    "hazards": ProportionalHazards(inference=True, rounds=5, loss=sv.losses.PiecewiseExponential((0.0, 1.0, 2.0, 9.0))),
 }
 KINDS = {
     "second moments": (Moments, DiagonalMoments), "descent": (Gradient, WhitenedGradient),
     "Hessian": (WhitenedHessian, WhitenedCountHessian), "last gradient": (WhitenedGradient,),
     "focused gradient": (FocusedGradient,),
     "evaluation": (ScorePlaces, ScoreCounts), "residual moments": (ResidualMoments,),
+    "moments and events": (HazardStart,), "hazards": (HazardGradient,),
 }  # fmt: skip
 
 
@@ -52,7 +56,9 @@ def drawn(loss, sizes=SIZES, p=P, unit=ROW):
     rng = np.random.default_rng(1)
     rows = [rng.normal(size=(m, p)) / (3 * math.sqrt(p)) for m in sizes]
     rows = [a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1.0) for a in rows]
-    if loss.outputs > 1:
+    if isinstance(loss.labels, sv.losses.Times):
+        labels = [rng.choice([-1.0, 1.0], size=m) * rng.uniform(1e-9, loss.outputs, size=m) for m in sizes]
+    elif loss.outputs > 1:
         labels = [rng.integers(0, loss.outputs, size=m).astype(float) for m in sizes]
     elif isinstance(loss.labels, sv.losses.Reals):
         labels = [rng.uniform(0, 1, size=m) for m in sizes]
@@ -275,6 +281,7 @@ SCHEDULED = ANALYSES | {
 @pytest.mark.parametrize("p", [1, P])
 @pytest.mark.parametrize("algorithm", SCHEDULED.values(), ids=SCHEDULED)
 def test_a_schedule_says_what_is_asked(algorithm, p):
+    p = max(p, 2) if isinstance(algorithm, ProportionalHazards) else p  # a feature, and the constant
     _, sums = played(algorithm, p=p)
     schedule = algorithm.schedule(p)
     assert len(sums) == len(schedule) == algorithm.opened

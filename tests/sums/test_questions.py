@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
+from sottovoce.oracle.hazard_sums import Centred, S
 from sottovoce.oracle.whitening import Whitening
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.factors import Factors
 from sottovoce.sums.evaluating import ScoreCounts, ScorePlaces, room
+from sottovoce.sums.hazards import HazardGradient, HazardStart
 from sottovoce.sums.program import HeldOut, LearntFrom, Question
 from sottovoce.sums.questions import (
     DiagonalMoments,
@@ -32,6 +34,7 @@ RUNS, DRAWS = 2, 150
 SMOOTH = [sv.losses.Logistic(), sv.losses.WeightedLogistic(4.0), sv.losses.SmoothedHinge(), sv.losses.Huber(0.7)]
 COUNTS = [sv.losses.Poisson(), sv.losses.Poisson(7.0)]
 CLASSES = [sv.losses.Softmax(3)]
+TIMES = [sv.losses.PiecewiseExponential((0.0, 1.0, 2.0, 5.0))]
 
 
 def everything(kind=Question):
@@ -69,11 +72,16 @@ class Around:
     def extremes(self):
         """Rows along an axis, as long as the bound, that count in full, with all labels."""
         axes = self.bound * np.concatenate((np.eye(self.p), -np.eye(self.p)))
+        if isinstance(self.loss.labels, sv.losses.Times):  # as long along features and constant as coordinates allow
+            last = np.tile([0.0] * (self.p - 1) + [0.5**0.5 * self.bound], (2 * self.p - 2, 1))
+            axes = np.concatenate((axes, last + 0.5**0.5 * np.delete(axes, [self.p - 1, 2 * self.p - 1], axis=0)))
         return [(row, label, np.ones(2)) for row in axes for label in self.labels()]
 
     def labels(self):
         if isinstance(self.loss.labels, sv.losses.Counts):
             return [0.0, 10 * self.loss.most]
+        if isinstance(self.loss.labels, sv.losses.Times):  # at once, or after a while in one interval or all
+            return [1e-9, -1e-9, 1.0, -1.0, 1 + 1e-6, 2 + 1e-6, -float(self.loss.outputs)]
         return [-9.0, 1.0] if isinstance(self.loss.labels, sv.losses.Reals) else self.classes()
 
     def classes(self):
@@ -98,9 +106,9 @@ def around(rng, losses, clips=(None,)):
     unit = ROW if rng.random() < 0.5 else Unit(int(rng.integers(1, 4)), int(rng.integers(1, 4)))
     counts = tuple(rng.integers(2, 7, size=2).tolist())
     bound = float(10.0 ** rng.choice([-2, 0, 0, 2]))
-    return Around(
-        rng, rng.choice(losses), int(rng.integers(1, 4)), bound, unit, counts, rng.choice(clips) if clips else None
-    )
+    loss = rng.choice(losses)
+    least = 2 if isinstance(loss.labels, sv.losses.Times) else 1  # a feature, and a constant
+    return Around(rng, loss, int(rng.integers(least, 4)), bound, unit, counts, rng.choice(clips) if clips else None)
 
 
 def places(a):
@@ -144,6 +152,25 @@ def focused(a):
     return FocusedGradient(a.model() * a.bound / found.c, found, X)
 
 
+def hazards(a):
+    """At hazards of any size, up to a reach that most rows come to at once, or hardly any."""
+    K, p = a.loss.outputs, a.p - 1
+    turn = np.linalg.qr(a.rng.normal(size=(p, p)))[0] if a.rng.random() < 0.5 else np.eye(p)
+    found = []
+    for _ in range(RUNS):
+        stretched = 10.0 ** a.rng.uniform(-1, 1, size=p) / a.bound
+        scale = S / a.bound * a.rng.choice([1.0, -(2**0.5), 3.0])
+        c, reach = (
+            a.bound * stretched.max() * a.rng.choice([1.0, 0.5**0.5, -(0.5**0.5)]),
+            a.rng.choice([0.1, 1.0, -2.0, 5.0]),
+        )
+        centre = a.rng.choice([0.0, 0.0, 1.0]) * a.rng.normal(size=p) / a.bound
+        found.append(Centred((turn * stretched) @ turn.T, centre, scale, c, reach).numbers)
+    model = a.rng.choice([0.0, 1.0, 30.0]) * a.rng.normal(size=(p + K, RUNS))
+    model[p:] += a.rng.choice([-3.0, 0.0, 30.0, 3e3])
+    return HazardGradient(model, np.stack(found, axis=1), K)
+
+
 def residuals(a):
     """At a model that is large or small, up to a reach that cuts most residuals or none; of either sign."""
     asked = whitened(WhitenedHessian, a)
@@ -158,6 +185,8 @@ ASKED = {
     DiagonalMoments: (lambda _: DiagonalMoments(), ANY_LOSS),
     StartMoments: (lambda _: StartMoments(), (sv.losses.Logistic(), sv.losses.Huber(0.7), *CLASSES)),
     ResidualMoments: (residuals, (sv.losses.Huber(2.0),)),
+    HazardStart: (lambda a: HazardStart(a.loss.outputs), TIMES),
+    HazardGradient: (hazards, TIMES),
     Gradient: (lambda a: Gradient(a.model()), ANY_LOSS),
     WhitenedGradient: (lambda a: whitened(WhitenedGradient, a, 0.3), ANY_LOSS),
     WhitenedHessian: (lambda a: whitened(WhitenedHessian, a), (*SMOOTH, *COUNTS)),

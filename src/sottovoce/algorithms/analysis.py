@@ -340,8 +340,8 @@ class Learning(Analysis[Oracle, Fit], PrivateMethod):
 
     @property
     def infers(self) -> bool:
-        """True if coefficients are to have standard errors."""
-        return False
+        """True if coefficients are to have standard errors: the field `inference` of those that can have them."""
+        return bool(getattr(self, "inference", False))
 
     @property
     def rows_only(self) -> str | None:

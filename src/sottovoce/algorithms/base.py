@@ -35,7 +35,7 @@ from sottovoce.privacy.observers import RELAY, Observer, Sight
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph, Inbox
-from sottovoce.problem.losses import Logistic, Loss, Poisson, Reals
+from sottovoce.problem.losses import Logistic, Loss, PiecewiseExponential, Poisson, Reals
 from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
@@ -248,15 +248,20 @@ class PrivateMethod(Method, Computation):
 
     def expect_schema(self, schema: "Schema") -> None:
         """Refuse a label that the loss is not for."""
-        from sottovoce.files.schema import ClassLabel, NumberLabel
+        from sottovoce.files.schema import ClassLabel, NumberLabel, SurvivalLabel
+        from sottovoce.problem.answers import Answers
 
-        label, loss = schema.learnt, self.loss
+        label, loss = schema.label, self.loss
         expect(
-            isinstance(label, NumberLabel) == isinstance(loss.labels, Reals),
+            isinstance(label, ClassLabel) != isinstance(loss.labels, Reals),
             "a loss for classes where the schema's label is a class, and one for numbers where it is a number",
             loss=loss.name,
-            label=label.column,
+            label=label.name,
         )
+        if isinstance(label, SurvivalLabel) or isinstance(loss, PiecewiseExponential):
+            wanted = Answers.of(schema).loss(None)
+            what = "algorithm hazards, with the bins of the schema's label, for times to an event, and only for these"
+            expect(loss == wanted, what, loss=loss, label=label.name)
         if isinstance(label, NumberLabel):
             fits = loss == Poisson() if label.counts else not isinstance(loss, Poisson)
             expect(fits, "loss poisson, most = 1, where the schema's label counts, and only there", loss=loss)

@@ -1,4 +1,4 @@
-"""The default algorithm: masked sums wherever they can be had, else IPADMM.
+"""The default algorithm: masked sums wherever they can be had, else IPADMM; of times to an event, proportional hazards.
 
 One rule, for `train` with a file, estimators, plans and agreements. It looks at the objective, the graph and the
 settings that were given, never at rows. Masked sums assume that fewer than half of the sites collude, and whoever takes
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.errors import InputError
-from sottovoce.problem.losses import Loss
+from sottovoce.problem.losses import Loss, PiecewiseExponential
 from sottovoce.problem.regularisers import Regulariser
 
-MASKED, OWN = "masked", "ipadmm"  # their names in the registry
+MASKED, OWN, HAZARDS = "masked", "ipadmm", "hazards"  # their names in the registry
 _MASKED, _OWN = ({f.name for f in fields(kind)} for kind in (MaskedNewton, IPADMM))
 _ONE_VALUE = {name: getattr(MaskedNewton, name) for name in ("weights", "calibration")}  # all that masked sums take
 _CLIPPED = "max_grad_norm"
@@ -59,6 +59,8 @@ def default(loss: Loss, regulariser: Regulariser, graph: str, given: Mapping[str
 
     `rounds` alone is refused where both can be had: it is a number of sums, or of rounds of ADMM.
     """
+    if isinstance(loss, PiecewiseExponential):
+        return Default(HAZARDS)  # as nothing else keeps hazards proportional
     if any(name in _MASKED - _OWN and value is not False for name, value in given.items()):
         return Default(MASKED)
     cannot = why_not_masked(loss, regulariser, max_grad_norm=given.get(_CLIPPED))

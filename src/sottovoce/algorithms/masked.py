@@ -287,11 +287,6 @@ class MaskedNewton(Learning):
         return 1 + min(max(walked, wanted), MOST) + self._inferring + self._judging
 
     @property
-    def infers(self) -> bool:
-        """True if it was asked for."""
-        return self.inference
-
-    @property
     def released(self) -> str:
         """What everyone sees, in words."""
         gradients = self._gradients + (self.inference and not self.focus)

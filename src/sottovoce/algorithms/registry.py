@@ -123,6 +123,9 @@ REGISTRY: dict[str, Entry] = {
     "least-squares": Entry(at="squares.LeastSquares", label="Least squares", colour="#7A5195", group="bound",
                            forms=_ONE_FORM, grid={"rounds": (4, 6, 8, 10), "spare": (0, 1, 2, 4, 8)},
                            not_at_sites=None),
+    # Of labels that are times to an event.
+    "hazards": Entry(at="hazards.ProportionalHazards", label="Proportional hazards", colour="#8A5A44", group="bound",
+                     forms=_ONE_FORM, grid={"rounds": (4, 6, 8, 10), "spare": (0, 1, 2, 4, 8)}, not_at_sites=None),
 }
 # fmt: on
 
@@ -143,7 +146,7 @@ def expect_own(name: str, given: Mapping[str, object]) -> None:
                 "models that are known when it is drawn. Leave it out, or use IPADMM."
             )
         if setting not in own and setting in ("inference", "focus"):
-            wanted = "'masked'" if setting == "focus" else "'masked' or 'least-squares'"
+            wanted = "'masked'" if setting == "focus" else "'masked', 'least-squares' or 'hazards'"
             raise InputError(
                 f"Expected algorithm={wanted} with {setting}, got algorithm={name!r}: standard errors are computed "
                 f"from sums over all rows. Leave {setting} out, or take such an algorithm."
@@ -151,7 +154,7 @@ def expect_own(name: str, given: Mapping[str, object]) -> None:
         if setting not in own and setting in ("evaluate", "hold_out"):
             raise InputError(
                 f"Expected algorithm='masked' with {setting}, got algorithm={name!r}: if every site adds "
-                "noise of its own, counts are lost in it, and least squares have no sums for it. Choose masked, or "
+                "noise of its own, counts are lost in it, and other sums have none for it. Choose masked, or "
                 "leave it out: sottovoce evaluate --private."
             )
         if setting not in own:

@@ -227,11 +227,6 @@ class LeastSquares(Learning):
         return reach
 
     @property
-    def infers(self) -> bool:
-        """True if it was asked for."""
-        return self.inference
-
-    @property
     def released(self) -> str:
         """What everyone sees, in words."""
         return (

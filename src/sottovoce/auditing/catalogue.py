@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce.algorithms.hazards import ProportionalHazards
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.algorithms.tabulation import Tabulation
@@ -101,6 +102,7 @@ def everything(epsilon: float = 1.0) -> Mapping[str, Release]:
             tables(right, right, (0.0, 1.0), factors=(exposed[0], exposed[1]), other=0.5),
         ),
         "least squares": of_sums(LeastSquares(rounds=3, **asked), tables(right, left, other=0.0)),
+        "hazards": of_sums(ProportionalHazards(rounds=3, **asked), tables(right, up, (1.0, 2.0))),
         "table": of_sums(Tabulation(what="rows in two cells", **asked), tables(right, up)),
         "survival curves": of_sums(Tabulation(what="times in two bins", **asked), tables(*_times())),
         "evaluation alone": of_evaluation(TwoClasses(ROWS, 5), terms, ((z, outputs), (turned, signs))),

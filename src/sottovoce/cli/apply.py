@@ -47,6 +47,14 @@ def predict(
             "May be repeated."
         ),
     ] = None,
+    at: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Of times to an event: a time until which survival is predicted. Default: the ends of all bins. "
+            "May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Predict every row of a file, and report how many rows were clipped, filled in or left out."""
@@ -62,7 +70,7 @@ def predict(
     loaded = models.load(model)
     check_choice("unknown", unknown, get_args(Unknown))
     kind, lacking = cast("Unknown", unknown), tuple(without or ())
-    written = apply.write_predictions(loaded, file, out, tuple(passed or ()), delimiter, kind, lacking)
+    written = apply.write_predictions(loaded, file, out, tuple(passed or ()), delimiter, kind, lacking, at or ())
     said = remarks(out)
     if json:
         summary = {"rows": written.rows, "dropped": written.dropped, "out": str(out), "without": lacking}

@@ -264,7 +264,7 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
         expect(name != losses.Softmax.name, "--schema with --loss softmax, for the number of classes", schema=None)
         return losses.by_name(name or losses.Logistic.name)
     answers = Answers.of(schema)
-    if name is None and answers.classes is None and not answers.counts:
+    if name is None and answers.classes is None and not answers.counts and answers.ends is None:
         raise InputError(f"Expected --loss for a label that is a number, got none. One of: {', '.join(_NUMBERS)}.")
     return answers.loss(name) or losses.Logistic()
 

@@ -194,6 +194,11 @@ def _loss(name: str | None, classes: int | None, threshold: float | None, answer
     from sottovoce.problem import losses
 
     name = name or ("softmax" if classes is not None else "huber" if threshold is not None else None)
+    if answers is not None and answers.ends is not None:
+        raise InputError(
+            "Expected a label that is a class or a number to plan for, got times to an event. There is nothing to "
+            "choose: sottovoce train learns proportional hazards from them."
+        )
     if answers is not None:
         fits = answers.loss(name) or losses.Logistic()  # what does not go with the schema's label is refused
         many = 0 if answers.classes is None else len(answers.classes)

@@ -104,7 +104,7 @@ def _show(model: "Model", every: bool) -> None:
         show(Code(model.inference.text()))
     else:
         show(NO_ERRORS)
-        for output in range(model.weights.shape[1]):
+        for output in model.told:
             show("", *described(model, output, None if every else _MOST))
     origin = [(name, _one_line(value)) for name, value in model.provenance.items()]
     show("", Facts([*origin, ("signed by", model.signed_by or "nobody")]))

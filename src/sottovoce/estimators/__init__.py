@@ -7,6 +7,7 @@ except ImportError as _error:
                       name=_error.name) from _error  # fmt: skip
 
 from sottovoce.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sottovoce.estimators.hazards import PrivateProportionalHazards
 from sottovoce.estimators.regressor import PrivateLinearRegression, PrivatePoissonRegressor, PrivateRobustRegressor
 from sottovoce.estimators.search import PrivateSearch
 
@@ -15,6 +16,7 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivatePoissonRegressor",
+    "PrivateProportionalHazards",
     "PrivateRobustRegressor",
     "PrivateSearch",
 ]

@@ -224,12 +224,13 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def _inference(self, solved: Solved, scale: Scale) -> "Inference | None":
         """The coefficients with standard errors, if they were asked for."""
-        from sottovoce.files.models.inference import CUT, INTERCEPT, by_unit, inferred, of_people
+        from sottovoce.files.models.inference import CUT, INTERCEPT, by_unit, inferred, of_people, told_of
 
         if not solved.result.evidence:
             return None
         assert isinstance(solved.algorithm, PrivateMethod)  # no other leaves evidence
         matrix, names = by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
+        matrix, names = told_of(solved.result.evidence[0], matrix, names)
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
         evidence = replace(solved.result.evidence[0], largest=max(1.0, scale.constant) / scale.longest)
@@ -313,9 +314,6 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
         Without a schema, the intercept of a classifier becomes the weight of a last feature, which is always 1.
         """
-        from sottovoce import __version__
-        from sottovoce.files.models import Model
-
         check_is_fitted(self)
         weights, classes = np.atleast_2d(self.coef_).T, self._class_names()
         intercept = np.atleast_1d(np.asarray(self.intercept_, dtype=np.float64))
@@ -327,21 +325,28 @@ class _PrivateLinearModel(BaseEstimator, ABC):
                     f"got fit_intercept={self.fit_intercept!r}. Fit with fit_intercept=False."
                 )
             weights, names = np.vstack([weights, intercept]), (*names, "intercept")
+        return self._model(
+            weights, names, classes=classes, schema=schema, offset=float(intercept[0]) if classes is None else 0.0,
+            inference=None if schema is not None else self.inference_,
+        )  # fmt: skip
+
+    def _model(self, weights: Floats, names: tuple[str, ...], **about: Any) -> "Model":
+        """These weights as a model, with the guarantee and the origin of the fit."""
+        from sottovoce import __version__
+        from sottovoce.files.models import Model
+
         return Model(
             weights=np.ascontiguousarray(weights),
             loss=self.loss_,
             names=tuple(names),
-            classes=classes,
             privacy=self.privacy_,
-            schema=schema,
             provenance={
                 "sottovoce": __version__,
                 "estimator": type(self).__name__,
                 "rounds": self.n_iter_,
                 "rows": {f"site-{i + 1}": rows for i, rows in enumerate(self.site_rows_)},
             },
-            offset=float(intercept[0]) if classes is None else 0.0,
-            inference=None if schema is not None else self.inference_,
+            **about,
         )
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -439,7 +444,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         expect_numbers(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False, ensure_all_finite=False)
         expect_finite(X, self._given_names())
-        z: Floats = np.asarray(X @ self.coef_.T) + self.intercept_
+        scores: Floats = np.asarray(X @ self.coef_.T)
+        apart = scores.ndim == 1 and np.ndim(self.intercept_) == 1  # several outputs that differ in the intercept alone
+        z: Floats = np.add.outer(scores, self.intercept_) if apart else scores + self.intercept_
         return z
 
     def _factors(self, sample_weight: Any = None, exposure: Any = None) -> Factors:

@@ -5,9 +5,9 @@ from math import log
 from typing import TYPE_CHECKING, final
 
 from sottovoce.arrays import Floats
-from sottovoce.errors import InputError
+from sottovoce.errors import InputError, expect
 from sottovoce.problem import losses
-from sottovoce.problem.losses import Loss, Reals, Signs
+from sottovoce.problem.losses import Loss, PiecewiseExponential, Reals, Signs
 
 if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
@@ -24,6 +24,8 @@ class Answers:
     A count is learnt as label / scale, in [0, 1]. The model predicts the logarithm of its mean: the weights are the
     same in the count's own unit, and ln(scale) is added to the output. Where rows have exposures, which are learnt
     relative to their public bound, the mean is that of one unit of exposure, and ln(scale / bound) is added.
+
+    A time to an event is learnt in intervals, and the model predicts the logarithm of the hazard in each.
     """
 
     classes: tuple[str, ...] | None = ("-1", "+1")  # None: the label is a number
@@ -31,6 +33,7 @@ class Answers:
     scale: float = 1.0
     counts: bool = False  # True if the label is a count
     exposure: float = 1.0  # the bound on exposures, where the label is a count
+    ends: tuple[float, ...] | None = None  # of intervals, from 0 on, where the label is a time to an event
 
     @classmethod
     def of(cls, schema: "Schema | None", outputs: int = 1) -> "Answers":
@@ -38,8 +41,13 @@ class Answers:
         if schema is None:
             return cls(tuple(map(str, range(outputs)))) if outputs > 1 else cls()
         from sottovoce.files.schema import NumberLabel
+        from sottovoce.files.schema.survival import SurvivalLabel
 
-        label = schema.learnt
+        label = schema.label
+        if isinstance(label, SurvivalLabel):
+            constant = schema.intercept > 0
+            expect(constant, "an intercept to learn times to an event, for the hazards of a bin", intercept=False)
+            return cls.timed(label.ends)
         if not isinstance(label, NumberLabel):
             return cls(schema.classes)
         exposed = 1.0 if schema.exposure is None else schema.exposure.bound
@@ -49,6 +57,11 @@ class Answers:
     def counting(cls, most: float, exposure: float = 1.0) -> "Answers":
         """Answers that are counts up to a public bound, with exposures up to another."""
         return cls(None, 0.0, losses.Poisson(most).most, counts=True, exposure=exposure)
+
+    @classmethod
+    def timed(cls, ends: tuple[float, ...]) -> "Answers":
+        """Answers that are times to an event, with the ends of their intervals, the first of which begins at 0."""
+        return cls(None, ends=ends)
 
     @classmethod
     def between(cls, low: float, high: float, *, centred: bool = True) -> "Answers":
@@ -94,6 +107,14 @@ class Answers:
                     f"classes={count}, loss={name!r}. Leave one of them out."
                 )
             return losses.WeightedLogistic(positive_weight)
+        if self.ends is not None:
+            own = PiecewiseExponential.name
+            if name not in (None, own):
+                raise InputError(
+                    f"Expected loss={own!r} for a label of times to an event, got loss={name!r}. Leave it out, or "
+                    "give the schema a label that is a class or a number."
+                )
+            return PiecewiseExponential(self.ends)
         if self.classes is None and self.counts:
             if name not in (None, losses.Poisson.name):
                 raise InputError(

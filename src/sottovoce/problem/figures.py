@@ -11,7 +11,8 @@ import scipy
 from sottovoce.arrays import Array, Bools, Floats
 from sottovoce.problem.evaluation import IN_CACHE
 from sottovoce.problem.factors import ALIKE, Factors
-from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
+from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax, Times, WeightedLogistic
+from sottovoce.problem.losses.hazards import log_hazards
 
 RARE = 0.1  # share of rows below which a class is rare: a model that never predicts it is then nearly always right
 _FURTHEST = 40.0  # largest constant prediction; beyond it, no loss changes by more than rounding
@@ -51,6 +52,8 @@ def mean(values: Array | Bools, weights: Floats | None = None) -> float:
 def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0, weights: Floats | None = None) -> Figures:
     """Figures of predictions z, which include exposures. `scale`: units of the label in one unit of what was learnt."""
     risk = mean(loss.value(z, labels, loss.theta), weights)
+    if isinstance(loss.labels, Times):
+        return Figures(risk)
     if isinstance(loss.labels, Reals):
         error = loss.predict(z) - labels
         spread = mean((labels - mean(labels, weights)) ** 2, weights)
@@ -70,12 +73,14 @@ def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
     """The best prediction from the labels `learnt` alone, the same for every row: (outputs,).
 
     That is the constant of least loss. In regression it is the median, or the quantile of the loss; for counts it is
-    the logarithm of the mean of one unit of exposure.
+    the logarithm of the mean of one unit of exposure; for times to an event, hazards that are the same for all.
     """
     weights = factors.weights
     if isinstance(loss.labels, Counts):
         exposed = 1.0 if factors.shifts is None else mean(np.exp(factors.shifts), weights)
         return np.array([max(log(max(mean(learnt, weights) / exposed, np.finfo(np.float64).tiny)), -_FURTHEST)])
+    if isinstance(loss.labels, Times):
+        return log_hazards(learnt, loss.outputs, weights)
     if isinstance(loss.labels, Reals):
         return np.array([quantile(learnt, loss.theta if isinstance(loss, Quantile) else 0.5, weights)])
     if loss.outputs > 1:
@@ -99,6 +104,8 @@ def constant_words(loss: Loss) -> str:
     """The best constant answer, as people read it."""
     if isinstance(loss.labels, Counts):
         return "always the mean"
+    if isinstance(loss.labels, Times):
+        return "the same hazards for all"
     if isinstance(loss.labels, Reals):
         return f"always the {loss.theta:g} quantile" if isinstance(loss, Quantile) else "always the median"
     return "always the shares of the labels" if isinstance(loss, Logistic | Softmax) else "the best constant answer"
@@ -113,6 +120,21 @@ def no_model(
     answer = constant(loss, learnt, known)
     z = factors.shifted(np.broadcast_to(answer, (len(labels), len(answer))))
     return figures(loss, z if loss.outputs > 1 else z[:, 0], labels, scale, factors.weights)
+
+
+def concordance(scores: Floats, times: Floats, happened: Bools) -> float:
+    """Harrell's: of pairs of rows of which one has the event while the other is still watched, the share in which it
+    has the higher score. Equal scores count half; 0.5 without such a pair.
+    """
+    concordant = pairs = 0.0
+    order = np.lexsort((~happened, times))  # of equal times, events come first
+    scores, times, happened = scores[order], times[order], happened[order]
+    for i in np.flatnonzero(happened):
+        # Still watched: longer, or as long and without an event.
+        later = scores[i + 1 :][(times[i + 1 :] > times[i]) | ~happened[i + 1 :]]
+        pairs += len(later)
+        concordant += np.count_nonzero(later < scores[i]) + np.count_nonzero(later == scores[i]) / 2
+    return float(concordant / pairs) if pairs else 0.5
 
 
 def quantile(values: Floats, level: float, weights: Floats | None = None) -> float:

@@ -37,7 +37,9 @@ class AlgorithmOptions:
     worst_case_epsilon: float | None = option(
         None, PRIVACY, "Masked sums: largest epsilon if all other sites collude. Default: no limit."
     )
-    inference: bool | None = option(None, PRIVACY, "Masked sums, least squares: standard errors of coefficients.")
+    inference: bool | None = option(
+        None, PRIVACY, "Masked sums, least squares, hazards: standard errors of coefficients."
+    )
     focus: tuple[str, ...] | None = option(
         None, PRIVACY, "With --inference: a column whose coefficients are asked for. The others' are less sure. Repeat."
     )
@@ -51,8 +53,8 @@ class AlgorithmOptions:
     algorithm: str | None = option(
         None,
         ALGORITHM,
-        "What sites run: masked, least-squares, ipadmm, dpadmm, ryu-kim, dp-dsgd. Default: masked if it can be had, "
-        "else ipadmm.",
+        "What sites run: masked, least-squares, hazards, ipadmm, dpadmm, ryu-kim, dp-dsgd. Default: masked if it can "
+        "be had, hazards of times to an event, else ipadmm.",
     )
     rounds: int | None = option(
         None, ALGORITHM, "Rounds of messages, or noisy sums: with --algorithm. Default: planned."

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sottovoce.algorithms import IPADMM, Method, PrivateMethod
+from sottovoce.algorithms.default import HAZARDS
+from sottovoce.algorithms.hazards import ProportionalHazards
 from sottovoce.algorithms.ipadmm import takes_moments
 from sottovoce.algorithms.masked import features_of
 from sottovoce.algorithms.squares import LeastSquares
@@ -36,6 +38,16 @@ class Bound(NamedTuple):
     algorithm: Method
 
 
+def fitted(config: TrainConfig) -> TrainConfig:
+    """The configuration with the algorithm that the schema's label takes, if only one does and none was named."""
+    if config.algorithm is not None or config.schema is None:
+        return config
+    from sottovoce.files.schema import Schema, SurvivalLabel
+
+    timed = isinstance(Schema.load(Path(config.schema)).label, SurvivalLabel)
+    return replace(config, algorithm=HAZARDS) if timed else config
+
+
 def bind(
     config: TrainConfig, tell: Tell | None = None, explain: Tell | None = None, *, problem: Problem | None = None,
     planned: bool = True,
@@ -60,6 +72,11 @@ def bind(
         follows["delta"] = default_delta(rows)
         if explain is not None:
             explain(f"delta = {follows['delta']:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
+    times = problem.answers.ends is not None
+    if problem.private and times != isinstance(algorithm, ProportionalHazards):
+        wanted = "algorithm='hazards' for a label of times to an event" if times else "a label of times to an event"
+        expect(False, wanted, "Leave the algorithm out, or change the label" if times else "Take algorithm='masked'",
+               algorithm=config.choice.name)  # fmt: skip
     if isinstance(algorithm, LeastSquares) and problem.private and problem.answers.classes is not None:
         classes = problem.answers.classes
         expect(

@@ -31,7 +31,7 @@ from sottovoce.simulation.history import by_node
 from sottovoce.simulation.mpi import joined
 from sottovoce.simulation.network_text import read_network
 from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum, same_optimum
-from sottovoce.studies.build import Tell, bind
+from sottovoce.studies.build import Tell, bind, fitted
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
 from sottovoce.studies.scores import RunScores, scores_of, with_figures
@@ -128,9 +128,10 @@ class Trained:
         answers, loss = self.problem.answers, self.solved.algorithm.loss
         if answers.counts:
             return f"nats divided by {answers.scale:g}, the largest count"
-        if isinstance(loss.labels, Reals):
+        if isinstance(loss.labels, Reals) and answers.ends is None:
             return "labels as they are" if answers.scale == 1 else f"labels divided by {answers.scale:g}"
-        return "nats" if isinstance(loss, Logistic | Softmax | WeightedLogistic) else "margins"
+        likelihood = isinstance(loss, Logistic | Softmax | WeightedLogistic) or answers.ends is not None
+        return "nats" if likelihood else "margins"
 
     def model(self) -> Model:
         """The consensus of the first run, as something to keep and to hand on. Its guarantee counts what was seen: of
@@ -267,6 +268,7 @@ def train(
         ask: asks whether to go on although no coefficient can be expected to say anything, and raises if not. None:
             such a run on private rows is refused, unless `force`.
     """
+    config = fitted(config)
     started, spread = perf_counter(), config.engine == "mpi"
     speaks = not spread or bool(joined().rank == 0)
     problem, algorithm = bind(

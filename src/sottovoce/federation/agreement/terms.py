@@ -109,13 +109,15 @@ def _table(algorithm: Computation) -> dict[str, object]:
 
 
 def _numbers(piece: Any) -> dict[str, object]:
-    """The fields that are text or numbers, converted to the types of their annotations."""
+    """The fields that are text or numbers, converted to the types of their annotations, and lists that hold any."""
     hints, plain = get_type_hints(type(piece)), dict[str, object]()
     for field in fields(piece):
         value = getattr(piece, field.name)
         if isinstance(value, str | int | float | np.number):
             number = value.item() if isinstance(value, np.number) else value
             plain[field.name] = settings.typed(field.name, number, hints[field.name])
+        elif isinstance(value, tuple) and value:
+            plain[field.name] = value
     return plain
 
 

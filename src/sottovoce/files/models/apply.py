@@ -16,7 +16,7 @@ from sottovoce import tally
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.models.model import Model
-from sottovoce.files.schema import NumberLabel, Schema
+from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, SurvivalLabel
 from sottovoce.files.schema.findings import Count, Finding, Findings, Tally
 from sottovoce.files.schema.person import MOST_ROWS
 from sottovoce.privacy import PrivacyStatement
@@ -73,16 +73,17 @@ class Predicted:
     rows: Ints  # their numbers in the file
     passed: tuple[list[str], ...]  # columns that were asked to be passed on
     decided: Floats | Ints  # numbers of classes, or predicted values
-    probabilities: Floats | None  # None where the loss has none
+    probabilities: Floats | None  # of every class, or of no event until each time; None where the loss has none
     unknown: Ints  # numbers of rows with a category that the schema does not list, and has no "other" level for
     findings: Findings  # (rows, columns): what the schema did with cells of predicted rows, or why it drops a row
 
 
 def predict(
     model: Model, path: Any, passed: Sequence[str] = (), delimiter: str | None = None, unknown: "Unknown" = "refuse",
-    without: Sequence[str] = (),
+    without: Sequence[str] = (), at: Sequence[float] = (),
 ) -> Iterator[Predicted]:  # fmt: skip
-    """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them.
+    """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them. Of
+    times to an event, `at` are the times until which survival is predicted; none: the ends of all intervals.
 
     With a category that the schema does not list, and has no "other" level for, the file is refused, the row is skipped
     (`unknown="skip"`), or it is predicted without that column (`unknown="other"`). Columns in `without` are not in the
@@ -90,10 +91,25 @@ def predict(
     """
     from sottovoce.files.schema import files
 
+    times = times_of(model, at)
     for part in files.encode_features(path, schema_of(model, delimiter), passed, unknown, without):
         probabilities = model.probabilities(part.features) if model.has_probabilities else None
+        if times:
+            probabilities = model.survival(part.features, times)
         decided = model.decide(part.features, part.exposures)
         yield Predicted(part.rows, part.passed, decided, probabilities, part.unknown, part.findings)
+
+
+def times_of(model: Model, at: Sequence[float] = ()) -> tuple[float, ...]:
+    """The times until which survival is predicted: these, or the ends of all intervals. None for other models, which
+    are refused with times.
+    """
+    if model.timed is None:
+        expect(not at, "a model of times to an event with times to predict at", at=list(at))
+        return ()
+    chosen = tuple(at) or model.timed.ends[1:]
+    model.timed.survival(np.zeros((1, model.timed.outputs)), chosen)  # refuses what is out of range
+    return chosen
 
 
 class Written(NamedTuple):
@@ -107,7 +123,7 @@ class Written(NamedTuple):
 
 def write_predictions(
     model: Model, path: Path, out: Path, passed: Sequence[str] = (), delimiter: str | None = None,
-    unknown: "Unknown" = "refuse", without: Sequence[str] = (),
+    unknown: "Unknown" = "refuse", without: Sequence[str] = (), at: Sequence[float] = (),
 ) -> Written:  # fmt: skip
     """Predictions as a CSV file, which appears when it is complete.
 
@@ -116,14 +132,15 @@ def write_predictions(
     """
     columns = schema_of(model).columns  # refuses before anything is opened
     probable = model.classes if model.has_probabilities and model.classes is not None else ()
-    heading = [ROW, *passed, PREDICTION, *(f"probability {name}" for name in probable)]
+    further = [*(f"probability {name}" for name in probable), *(f"survival {t:g}" for t in times_of(model, at))]
+    heading = [ROW, *passed, PREDICTION, *further]
     alone = len(set(heading)) == len(heading)
     expect(alone, f"columns to pass on, each once, that are not called {ROW} or {PREDICTION}", passed=list(passed))
     written, dropped, strange, tally = 0, 0, list[int](), Tally(0)
     with text_out(out) as file:
         lines = csv.writer(file)
         lines.writerow(heading)
-        for chunk in predict(model, path, passed, delimiter, unknown, without):
+        for chunk in predict(model, path, passed, delimiter, unknown, without, at):
             decided = chunk.decided
             said = decided.tolist() if model.classes is None else [model.classes[int(number)] for number in decided]
             parts = [[]] * len(said) if chunk.probabilities is None else np.round(chunk.probabilities, 6).tolist()
@@ -152,9 +169,8 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     kept, learnt = factors.shifted(answers.outputs(z if z.shape[1] > 1 else z[:, 0])), answers.learnt(labels)
     found = figures(loss, kept, learnt, answers.scale, factors.weights)
     nothing = no_model(loss, learnt, learnt, answers.scale, factors, factors)
-    if isinstance(schema.label, NumberLabel):
+    if model.classes is None:
         return Evaluation(len(labels), found, nothing)
-    assert model.classes is not None
     rare = rare_class(model.loss, labels)
     true = model.loss.labels.numbers(labels)
     shape, at = (len(model.classes),) * 2, (true, model.decide(data.features).astype(np.int64))
@@ -257,7 +273,8 @@ def schema_of(model: Model, delimiter: str | None = None) -> Schema:
 def _judged_by(model: Model, delimiter: str | None) -> Schema:
     """The model's schema; refused if its label is not of the kind that the model predicts."""
     schema = schema_of(model, delimiter)
-    if isinstance(schema.label, NumberLabel) != (model.classes is None):
+    timed = isinstance(schema.label, SurvivalLabel)
+    if isinstance(schema.label, ClassLabel) == (model.classes is None) or timed != (model.timed is not None):
         raise InputError(
             f"Expected a loss for the label of the schema, {schema.label.meaning()}, got a model of "
             f"loss={model.loss.name!r}. It predicts, but cannot be judged by these labels: train again."

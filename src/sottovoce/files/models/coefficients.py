@@ -31,6 +31,7 @@ from sottovoce.files.models.inference import (
     by_unit,
     inferred,
     of_people,
+    told_of,
 )
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import Schema
@@ -132,11 +133,13 @@ def table_of(
         answers: what the label can be.
     """
     if schema is None:
-        return inferred(algorithm, evidence, features, np.eye(len(features)), of_people(evidence))
+        told = len(evidence.point)  # without the constant, of times to an event
+        return inferred(algorithm, evidence, features[:told], np.eye(told), of_people(evidence))
     # Of classes, the weights are of log-odds; of numbers, they are in the unit that labels were learnt in.
     one, offset = answers.model(np.ones(1)) if answers.classes is None else (np.ones(1), 0.0)
     matrix = float(one[0]) * by_unit(partial(per_unit, schema), schema.d)
     names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
+    matrix, names = told_of(evidence, matrix, names)
     if not matrix[-1].any():
         matrix, names = matrix[:-1], names[:-1]
     known = replace(evidence, largest=schema.largest)
@@ -170,15 +173,24 @@ def described(model: Model, output: int, most: int | None = None) -> list[Part]:
     which = "All" if whole else f"The {len(chosen)} largest of {len(found.features)}"
     if model.classes is None:
         what = "the logarithm of the mean" if isinstance(model.loss.labels, Counts) else "the prediction"
-        what = f"raises {what}"
+        what = f"raises {'the hazard' if model.timed is not None else what}"
     else:
         name = (model.classes if model.weights.shape[1] > 1 else model.classes[1:])[output]
         what = f"favours {name!r}"
     return [
         Words(f"{which} coefficients, in the units of the columns. A coefficient above 0 {what}."),
         Table(headings, rows, frozenset(range(1, len(headings)))),
-        Words(f"Intercept: {found.intercept[output]:+.2g}, for a row whose numbers are 0 and which is in no category."),
+        Words(f"{_constants(model, found, output)}, for a row whose numbers are 0 and which is in no category."),
     ]
+
+
+def _constants(model: Model, found: Coefficients, output: int) -> str:
+    """The intercept or, of times to an event, the hazard of every interval, in words."""
+    if model.timed is None:
+        return f"Intercept: {found.intercept[output]:+.2g}"
+    widths = np.diff(model.timed.ends)
+    hazards = np.exp(np.minimum(found.intercept, LARGEST_LOG)) / widths
+    return f"Hazards by bin, per unit of time: {', '.join(f'{hazard:.2g}' for hazard in hazards)}"
 
 
 def _ratio(log_ratio: float) -> str:

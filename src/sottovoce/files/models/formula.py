@@ -52,7 +52,7 @@ def formula(model: Model, form: Form) -> str:
 
 def _not_simple(model: Model, schema: Schema) -> str | None:
     if model.weights.shape[1] > 1:
-        return f"{len(model.classes or ())} classes"
+        return "times to an event" if model.timed is not None else f"{len(model.classes or ())} classes"
     if schema.exposure is not None:
         return f"exposures in column {schema.exposure.column!r}"
     if schema.row_norm != "bound" and schema.data_norm < schema.encoded_norm:

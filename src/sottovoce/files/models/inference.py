@@ -23,6 +23,7 @@ from sottovoce.document import Facts, Part, Table, Words
 from sottovoce.document.shown import Shown
 from sottovoce.document.text import table_lines, text_of
 from sottovoce.errors import UnsupportedError, expect
+from sottovoce.problem.losses import PiecewiseExponential
 from sottovoce.settings import plain
 from sottovoce.sums.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
 
@@ -33,7 +34,8 @@ ALIKE = 0.99  # least weight of a row from which on all count alike
 LARGEST_LOG = 700.0  # of an odds ratio that can be written
 NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "ratio_high")
 INTERCEPT = "intercept"
-RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}  # what exp of a coefficient is
+HAZARDS = PiecewiseExponential.name
+RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio", HAZARDS: "hazard ratio"}  # what exp of a coefficient is
 _AXES = {name: f"log {ratio}, for one unit of the column" for name, ratio in RATIOS.items()}
 _MOST_DRAWN = 25
 ERRORS = (
@@ -45,6 +47,8 @@ TAKEN_AT_ITS_WORD = {
     "are somewhat off.",
     "poisson": "The variance of counts is assumed to be proportional to their mean; the factor, the dispersion, was "
     "estimated. Counts above the declared largest one were clipped to it, and coefficients describe clipped counts.",
+    HAZARDS: "Hazards are assumed to be proportional, and constant within each bin of the label. Rows are assumed to "
+    "be censored for reasons that have nothing to do with their event.",
 }
 CENTRED_SHARE, UNCENTRED_SHARE = "R^2", "uncentred R^2"
 CENTRED = (
@@ -90,7 +94,7 @@ class CoefficientLine:
         low, high: the interval.
         z, p: estimate over error, and how often a coefficient of 0 would look as large or larger.
         ratio, ratio_low, ratio_high: exp of estimate and interval: odds ratios of a logistic model, rate ratios of a
-            Poisson model. None where that means nothing, or is too large to write.
+            Poisson model, hazard ratios of times to an event. None where that means nothing, or is too large to write.
         supposed: True if the interval rests on how large coefficients usually are, since noise hides most of what rows
             say of this one.
     """
@@ -124,7 +128,7 @@ class Inference(Shown):
     """Estimates and standard errors of all coefficients of one model.
 
     Args:
-        family: "logistic", "linear" or "poisson": the model that the errors assume.
+        family: "logistic", "linear", "poisson" or "piecewise-exponential": the model that the errors assume.
         rows: number of rows of all sites, N.
         lines: the coefficients, the intercept last.
         figures: what else was inferred, such as R^2.
@@ -320,10 +324,18 @@ def by_unit(restored: Callable[[Floats], tuple[Floats, Floats]], p: int) -> Floa
     return np.vstack([coefficients, intercept])
 
 
+def told_of(evidence: Evidence, matrix: Floats, names: tuple[str, ...]) -> tuple[Floats, tuple[str, ...]]:
+    """What `by_unit` says of the coefficients of this evidence, with their names: all or, of times to an event, all but
+    the intercept, in whose place are the hazards of intervals.
+    """
+    told = len(evidence.point)
+    return (matrix[:-1, :told], names[:-1]) if told < matrix.shape[1] else (matrix, names)
+
+
 # -- text -------------------------------------------------------------------------------------------------------------
 
 _TITLES = {"logistic": "Private logistic regression", "linear": "Private linear regression",
-           "poisson": "Private Poisson regression"}  # fmt: skip
+           "poisson": "Private Poisson regression", HAZARDS: "Private proportional hazards"}  # fmt: skip
 
 
 _NOTHING = "Nothing can be said of any coefficient at this budget. A larger epsilon or more rows would help."

@@ -2,10 +2,10 @@
 training promised, and where it came from.
 
     z = <w, a> + offset    one output: the sign says the class, or z is the predicted number
-    z_c = <w_c, a>         several outputs: the largest says the class
+    z_c = <w_c, a>         several outputs: the largest says the class, or they are the log-hazards of intervals of time
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
@@ -21,7 +21,7 @@ from sottovoce.files.models.inference import Inference
 from sottovoce.files.schema import review
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.words import in_short
-from sottovoce.problem.losses import Counts, Logistic, Loss, Softmax, WeightedLogistic
+from sottovoce.problem.losses import Counts, Logistic, Loss, PiecewiseExponential, Softmax, WeightedLogistic
 from sottovoce.settings import written_as
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ class Model(Shown):
         """A sentence on what the model predicts, and from what."""
         what = "the label" if self.schema is None else repr(self.schema.label.name)
         of = f"{self.d} features" if self.schema is None else f"{len(self.schema.columns)} columns ({self.d} features)"
+        if self.timed is not None:
+            until = f"{self.timed.ends[-1]:g}, with hazards in {self.timed.outputs} intervals"
+            return f"Predicts the share without an event at times of {what} up to {until}, from {of}."
         if self.classes is None:
             number = "mean of the count" if isinstance(self.loss.labels, Counts) else "number"
             return f"Predicts the {number} {what} from {of}. Learnt with the loss {self.loss.name}."
@@ -96,7 +99,7 @@ class Model(Shown):
         table, every = self.inference, list[Part]()
         if table is None:
             errors = "without standard errors"
-            every = [Words(NO_ERRORS), *(part for k in range(self.weights.shape[1]) for part in described(self, k))]
+            every = [Words(NO_ERRORS), *(part for k in self.told for part in described(self, k))]
         else:
             errors = f"with standard errors in `inference`; {len(table.lines) - len(table.unidentified)} identified"
             every = table.described()
@@ -111,14 +114,37 @@ class Model(Shown):
 
     def decide(self, features: "Features", exposures: Floats | None = None) -> Ints | Floats:
         """The index of every row's class, or its predicted number. Counts are predicted as their mean at these
-        exposures; without exposures, as the rate per unit.
+        exposures; without exposures, as the rate per unit. Of times to an event, it is the share without one until the
+        last.
         """
         z = self.outputs(features, exposures)
+        if self.timed is not None:
+            return np.asarray(self.loss.predict(z), dtype=np.float64)
         if self.classes is not None:
             return self.loss.decide(z)
         if exposures is None and self.exposed:
             return np.exp(z[:, 0])  # the largest count bounds the mean of a row, and not a rate
         return np.asarray(self.loss.predict(z[:, 0]), dtype=np.float64)
+
+    @property
+    def timed(self) -> PiecewiseExponential | None:
+        """The loss, if the model predicts times to an event; else None."""
+        return self.loss if isinstance(self.loss, PiecewiseExponential) else None
+
+    @property
+    def told(self) -> range:
+        """The outputs whose coefficients differ: the first alone where hazards are proportional."""
+        return range(1 if self.timed is not None else self.weights.shape[1])
+
+    def survival(self, features: "Features", times: Sequence[float]) -> Floats:
+        """The share of rows like each without an event until each of these times, (rows, times). A model of anything
+        but times to an event is refused, and so are times beyond those that it was learnt from.
+        """
+        if self.timed is None:
+            raise UnsupportedError(
+                f"Expected a model of times to an event, got loss={self.loss.name!r}. Leave the times out."
+            )
+        return self.timed.survival(self.outputs(features), times)
 
     @property
     def exposed(self) -> bool:

@@ -59,6 +59,8 @@ def to_onnx(model: Model, inputs: Inputs | None = None) -> "onnx.ModelProto":
     for the order in which a row's terms are added up.
     """
     expect(inputs in (None, *get_args(Inputs)), f"inputs among {', '.join(get_args(Inputs))}", inputs=inputs)
+    if model.timed is not None:
+        raise UnsupportedError("Expected a class, a number or a count, got times to an event. Use sottovoce predict.")
     graph = _Graph()
     reason = obstacle(model.schema)
     if inputs == "columns" and reason is not None:

@@ -36,6 +36,11 @@ def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegressi
             f"Expected a loss that scikit-learn's own estimators have, got loss={model.loss.name!r}: they "
             "compute decision and probabilities from one score, which weighted classes do not allow. Use ONNX."
         )
+    if model.timed is not None:
+        raise UnsupportedError(
+            "Expected a model that scikit-learn has an estimator for, got one of times to an event. Use sottovoce "
+            "predict."
+        )
     if isinstance(model.loss, Poisson):
         raise UnsupportedError(
             "Expected a loss whose estimator can be made without a fit, got loss='poisson': PoissonRegressor predicts "

@@ -263,17 +263,17 @@ def _encode_chunks(
     """Encoded chunks with labels; the columns in `more` are read along, and those that are `given` are not read. The
     first refused cell raises.
     """
-    label = schema.learnt
-    wanted: list[Described] = [*schema.columns, label, *schema.factors]
-    names, first = [*map(column_of, wanted), *more], len(schema.columns) + 1
+    label, own = schema.label, len(schema.columns)
+    wanted: list[Described] = [*schema.columns, *label.parts, *schema.factors]
+    names, first = [*map(column_of, wanted), *more], own + len(label.parts)
     require(table, [name for name in names if name not in given])
     for chunk in _given(table, names, given, schema.missing_values):
-        encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
-        labels = label.encode(chunk.cells[len(schema.columns)])
+        encoding = encode_cells(schema, chunk.cells[:own])
+        labels = label.learnt(chunk.cells[own:first])
         factors = [part.encode(chunk.cells[first + i]) for i, part in enumerate(schema.factors)]
         findings = [encoding.finding, labels.finding, *(part.finding for part in factors)]
         refuse(table, Checked(chunk, wanted, np.column_stack(findings)))
-        kept = encoding.kept & (labels.finding != Finding.DROPPED)
+        kept = encoding.kept & ~(labels.finding == Finding.DROPPED).any(axis=1)
         beside = [part.value[kept] for part in factors]
         yield _LabelledChunk(chunk, kept, encoding.rows(kept), labels.value[kept], beside)
 

@@ -11,6 +11,7 @@ that is never 0 is nearly the intercept once more, and both are known badly.
 from sottovoce.errors import InputError
 from sottovoce.files.schema.columns import Ranged
 from sottovoce.files.schema.schema import Schema
+from sottovoce.files.schema.survival import SurvivalLabel
 
 
 def obstacles(schema: Schema) -> tuple[str, ...]:
@@ -46,7 +47,7 @@ def obstacles(schema: Schema) -> tuple[str, ...]:
 def remarks(schema: Schema) -> tuple[str, ...]:
     """Advice on what makes standard errors larger than they need be."""
     unit = [column.name for column in schema.columns if isinstance(column, Ranged) and column.scale == "unit"]
-    if not unit or not schema.intercept:
+    if not unit or not schema.intercept or isinstance(schema.label, SurvivalLabel):  # which centre rows themselves
         return ()
     return (
         f'{", ".join(unit)}: scale = "symmetric" centres a number at the middle of its bounds. With "unit" it is '

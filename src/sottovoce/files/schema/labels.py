@@ -3,6 +3,7 @@ read from two columns, are in `survival`.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, final, get_args
 
@@ -22,7 +23,7 @@ LabelMissing: TypeAlias = Literal["refuse", "row"]
 
 
 class EncodedLabels(NamedTuple):
-    """The labels of a chunk."""
+    """The labels of a chunk, and what was found: (rows,), or for a whole label (rows, columns that it is read from)."""
 
     value: Floats
     finding: Findings
@@ -41,6 +42,10 @@ class Label(ABC):
     @abstractmethod
     def parts(self) -> "tuple[ColumnLabel | Column, ...]":
         """What is read: this, from its one column, or several columns."""
+
+    @abstractmethod
+    def learnt(self, cells: Sequence[Cells]) -> EncodedLabels:
+        """The labels of a chunk as numbers, from the cells of all its `parts`."""
 
     @abstractmethod
     def as_columns(self) -> tuple[Column, ...]:
@@ -65,6 +70,10 @@ class ColumnLabel(Label):
     @property
     def parts(self) -> "tuple[ColumnLabel, ...]":
         return (self,)
+
+    def learnt(self, cells: Sequence[Cells]) -> EncodedLabels:
+        value, finding = self.encode(cells[0])
+        return EncodedLabels(value, finding[:, None])
 
     def as_columns(self) -> tuple[Column, ...]:
         return (self.as_column(),)

@@ -25,7 +25,7 @@ from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.columns import Categorical
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import USUAL, FileForm, spelt
-from sottovoce.files.schema.labels import ClassLabel, ColumnLabel, Label, NumberLabel
+from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.terms import Term, expect_once
 from sottovoce.files.schema.values import check_word
@@ -172,17 +172,6 @@ class Schema:
     def separated(self, delimiter: str | None) -> "Schema":
         """The schema for a file with this delimiter; None keeps the schema's own."""
         return self if delimiter is None else replace(self, file=replace(self.file, delimiter=spelt(delimiter)))
-
-    @property
-    def learnt(self) -> ColumnLabel:
-        """The label, for learning: one that is a class or a number. Any other is refused."""
-        if not isinstance(self.label, ColumnLabel):
-            raise InputError(
-                f"Expected a label that is a class or a number, to learn it, got label={brief(self.label.name)}, "
-                f"{self.label.meaning()}. For curves: sottovoce survival FILE --schema SCHEMA. To learn, give the "
-                "schema's label column and classes, or column and bounds."
-            )
-        return self.label
 
     @property
     def counts(self) -> bool:

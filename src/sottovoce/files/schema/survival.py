@@ -4,6 +4,7 @@ Public: the time until which all are watched, and the bins up to it. Rows that a
 then, whatever happened later.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import final
@@ -16,8 +17,9 @@ from sottovoce.files.schema.cells import Cells, Encoded
 from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.columns import Boolean, Numeric, Ranged
 from sottovoce.files.schema.findings import Finding
-from sottovoce.files.schema.labels import Label
+from sottovoce.files.schema.labels import EncodedLabels, Label
 from sottovoce.files.schema.values import check_word
+from sottovoce.problem.losses.hazards import in_intervals
 from sottovoce.settings import brief, written
 
 MOST_TIMES = 200  # bins
@@ -105,6 +107,12 @@ class SurvivalLabel(Label):
     @property
     def parts(self) -> tuple[Column, ...]:
         return self.watched
+
+    def learnt(self, cells: Sequence[Cells]) -> EncodedLabels:
+        """Times in bins, above 0: 2.5 is in the middle of the third. Negative where a row was censored then."""
+        (time, times), (event, events) = (part.codes(one) for part, one in zip(self.watched, cells, strict=True))
+        found = in_intervals(time * self.until, event == 1, self.ends)
+        return EncodedLabels(found, np.column_stack((times, events)))
 
     def as_columns(self) -> tuple[Column, ...]:
         return Numeric(name=self.time, bounds=(0.0, self.until), scale="unit"), self.watched[1]

@@ -6,7 +6,8 @@ wrong bound breaks the guarantee.
 
 from sottovoce import settings
 from sottovoce.problem.losses.base import Loss, expect_one_output
-from sottovoce.problem.losses.labels import Classes, Counts, LabelSet, Reals, Signs
+from sottovoce.problem.losses.hazards import PiecewiseExponential
+from sottovoce.problem.losses.labels import Classes, Counts, LabelSet, Reals, Signs, Times
 from sottovoce.problem.losses.scalar import (
     Absolute,
     Hinge,
@@ -21,10 +22,10 @@ from sottovoce.problem.losses.scalar import (
 from sottovoce.problem.losses.softmax import Softmax
 
 _SCALAR: tuple[type[Loss], ...] = (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile, SmoothedQuantile)
-_ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax, WeightedLogistic, Poisson)
+_ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax, WeightedLogistic, Poisson, PiecewiseExponential)
 _BY_NAME: dict[str, type[Loss]] = {loss.name: loss for loss in _ALL}
 # The losses of one prediction per row that need no more than their name: softmax needs a number of classes, a weighted
-# loss a weight, and Poisson a label that counts.
+# loss a weight, Poisson a label that counts, and the piecewise exponential one a number of intervals.
 NAMES: tuple[str, ...] = tuple(loss.name for loss in _SCALAR)
 settings.tagged(Loss, "name", _BY_NAME)  # in files: { name = "huber", threshold = 1.0 }
 
@@ -46,6 +47,7 @@ __all__ = [
     "LabelSet",
     "Logistic",
     "Loss",
+    "PiecewiseExponential",
     "Poisson",
     "Quantile",
     "Reals",
@@ -53,6 +55,7 @@ __all__ = [
     "SmoothedHinge",
     "SmoothedQuantile",
     "Softmax",
+    "Times",
     "WeightedLogistic",
     "by_name",
     "expect_one_output",

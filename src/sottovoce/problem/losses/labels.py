@@ -102,6 +102,29 @@ class Counts(Reals):
 
 @final
 @dataclass(frozen=True)
+class Times(Reals):
+    """Times to an event, in intervals: above 0 and at most `intervals`; negative where rows were censored then. A
+    prediction has the log-hazard of every interval on its last axis.
+    """
+
+    intervals: int
+
+    def check(self, labels: Array, before: int = 0) -> None:
+        good: Array = 1.0 * ((np.abs(labels) > 0) & (np.abs(labels) <= self.intervals))
+        wanted = f"times above 0 and up to {self.intervals} intervals, negative where a row was censored"
+        _check_rows(labels, good, wanted, before)
+
+    def predict(self, z: Array) -> Array:
+        """The share without an event until the end of the last interval."""
+        kept: Array = np.exp(-np.sum(np.exp(np.minimum(z, 30.0)), axis=-1))
+        return kept
+
+    def hits(self, z: Array, b: Array) -> Array:
+        return super().hits(z[..., 0], b)
+
+
+@final
+@dataclass(frozen=True)
 class Classes(LabelSet):
     """The classes 0 .. count - 1. A prediction has one number for each, on its last axis."""
 

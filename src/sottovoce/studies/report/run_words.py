@@ -99,6 +99,8 @@ def _columns(summary: Mapping[str, Any], found: Mapping[str, Any], lines: Sequen
 
     risk = {**found["risk"], "optimum": optimum, NO_MODEL: none.get("risk")}
     columns = {f"{summary['loss']} loss": _column(lines, risk, 4, found["risk_std"])}
+    if found["majority_accuracy"] is None and own.get("mean_absolute_error") is None:
+        return columns
     if found["majority_accuracy"] is None:
         columns["mean absolute error"] = _column(lines, alone("mean_absolute_error"), 4)
         columns["R²"] = _column(lines, alone("r2"), 3)
