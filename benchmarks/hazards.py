@@ -54,6 +54,7 @@ TABLES = {
         "age": (20, 100), "size": "<=20", "grade": "3", "nodes": (0, 40), "hormon": "1", "chemo": "1"}),
 }  # fmt: skip
 MADE_UP = {"half events": (0.5, 0.7), "few events": (0.2, 0.7), "large effects": (0.5, 1.4)}
+CHANGING = "changing effects"  # made up, too: hazards are not proportional
 
 
 def write(folder):
@@ -106,6 +107,19 @@ def made_up(events, size, seed, rows=20_000, p=6):
     until = np.quantile(died, events + 0.15)
     left = np.minimum(rng.uniform(0.3 * until, 2.5 * until, rows), until)
     return Population(x.astype(float), BINS * np.minimum(died, left) / until, died <= left)
+
+
+def changing(seed, rows=20_000):
+    """Columns of all kinds, whose effects are others after 0.4 of the time: smaller, or turned round."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.beta(2, 2, rows), rng.normal(0.5, 0.15, rows).clip(0, 1), rng.exponential(0.12, rows).clip(0, 1)
+    x = np.column_stack([*numbers, *(rng.random(rows) < share for share in (0.3, 0.1, 0.5))])
+    early = rng.choice([-1.0, 1.0], 6) * rng.uniform(0.3, 1.5, 6)
+    centred, wanted = x - x.mean(axis=0), rng.exponential(size=rows)
+    before, after = 0.9 * np.exp(centred @ early), 0.9 * np.exp(centred @ (early * rng.uniform(-0.2, 1.2, 6)))
+    died = np.where(wanted < 0.4 * before, wanted / before, 0.4 + (wanted - 0.4 * before) / after)
+    left = np.minimum(rng.uniform(0.2, 2.0, rows), 1.0)
+    return Population(x.astype(float), BINS * np.maximum(np.minimum(died, left), 1e-9), died <= left)
 
 
 def pieces(rows, labels):
@@ -187,10 +201,12 @@ def measured(population, rows, epsilon, repetitions, true):
 def measure(folder, only, repetitions, sizes, epsilon):
     """Add to benchmarks/hazards.json, line by line."""
     known = json.loads(FOUND.read_text()) if FOUND.exists() else []
-    names = [f"made up, {name}" for name in MADE_UP] + list(TABLES)
+    names = [f"made up, {name}" for name in (*MADE_UP, CHANGING)] + list(TABLES)
     for name in [name for name in names if not only or name in only]:
         if name in TABLES:
             population = read(folder, name)
+        elif name.endswith(CHANGING):
+            population = changing(seed=0)
         else:
             events, size = MADE_UP[name.removeprefix("made up, ")]
             population = made_up(events, size, seed=7)

@@ -64,7 +64,7 @@ def test_who_protects_people_and_who_refuses():
     unit = Unit(K, 2)
     assert set(FOR_PEOPLE) == {
         "ipadmm", "ipadmm, published", "dpadmm", "dp-dsgd", "ryu-kim", "pvp", "fixed-point", "noisy-averaged-gd",
-        "trusted-curator", "masked", "least-squares",
+        "trusted-curator", "masked", "least-squares", "hazards",
     }  # fmt: skip
     for name, algorithm in ALL.items():
         algorithm.expect_unit(ROW)

@@ -98,6 +98,8 @@ def test_with_noise_intervals_hold_the_truth_and_pages_show_them(written, answer
     for given in (("--at", 7), ("--at", -1)):
         assert "Expected times from 0 to 6" in cli("predict", out / "model.safetensors", folder / "rows.csv", *given,
                                                    "--out", tmp_path / "no.csv")[2]  # fmt: skip
+    judged = cli("evaluate", out / "model.safetensors", folder / "rows.csv", "--private", "--epsilon", 1)
+    assert "sottovoce survival --by COLUMN" in " ".join(judged[2].split())
     for kind in ("onnx", "sklearn"):
         status, _, error = cli("export", out / "model.safetensors", "--to", kind, "--out", tmp_path / kind)
         assert status != 0

@@ -120,7 +120,7 @@ def test_a_model_that_nobody_asked_of_says_what_to_do(folder, tmp_path, capsys):
     assert main(["coefficients", str(path)]) == 2
     assert "train with --inference" in " ".join(capsys.readouterr().err.split())
     assert main(["train", *given[:4], "--algorithm", "ipadmm", "--inference", "--nodes", "5"]) == 2
-    assert "Expected algorithm='masked' or 'least-squares' with inference" in capsys.readouterr().err
+    assert "Expected algorithm='masked', 'least-squares' or 'hazards' with inference" in capsys.readouterr().err
 
 
 def test_a_file_comes_back_as_it_was_and_nonsense_is_refused(folder, tmp_path):

@@ -41,7 +41,8 @@ _SLACK = 1 + 1e-6  # of bounds on what one row adds, which are computed in float
 # Chosen on some tables and judged on others: docs/proofs/hazards.md says which, and how well they do.
 LONG_ROWS = LongRows(6e4, 96.0)
 TYPICAL = 1.5  # c^2 over the mean of |t|^2
-REACH, LARGE, FALL = 5.0, 1e-3, 0.3  # R: REACH at most, 1 where a release of the gradient has the noise LARGE
+# R: 1 where a release of the gradient has the noise LARGE, REACH at most, and AHEAD of what hazards come to at most.
+REACH, LARGE, FALL, AHEAD = 5.0, 6e-3, 0.3, 2.0
 WALK, SPREAD = 0.5, 2.0  # of gamma: how far apart are those of neighbours, and of all, about
 MEANS_WALK, MEANS_SPREAD = 0.3, 0.7  # of m, in whitened coordinates
 APART = 0.3  # squared error in what a sum says, over the squared distance of its point, as in a descent
@@ -149,11 +150,13 @@ class Start(NamedTuple):
         A = (vectors / np.sqrt(l + s[best])) @ vectors.T / known.data_norm
         # The constant is no larger than this, but for noise, and rows whose constant is count S at most.
         unit = min(math.sqrt(square + loud), 1.0) * known.data_norm
-        reach = min(max((LARGE / max(noise, TINY)) ** FALL, 1.0), REACH)
-        at = Centred((A + A.T) / 2, A @ mean, S / unit, math.sqrt(float(lengths[best])), reach)
         least = loud / EVENTS
         rate = max(float(events.sum()), least) / max(float(times.sum()), least)
         rates = (np.maximum(events, 0.0) + least) / (np.maximum(times, 0.0) + least / rate)
+        # Without noise, nothing is saved by a smaller one.
+        most = AHEAD * float(rates.sum()) if noise > 0 else REACH
+        reach = max(min((LARGE / max(noise, TINY)) ** FALL, REACH, most), 1.0)
+        at = Centred((A + A.T) / 2, A @ mean, S / unit, math.sqrt(float(lengths[best])), reach)
         return cls(at, np.log(rates), l / (l + s[best]))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sottovoce import tally
 from sottovoce.arrays import Floats, Ints
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, SurvivalLabel
 from sottovoce.files.schema.findings import Count, Finding, Findings, Tally
@@ -220,6 +220,12 @@ def evaluate_privately(
     """
     from sottovoce.files.schema import files
 
+    if model.timed is not None:
+        raise UnsupportedError(
+            "Expected a model of classes, numbers or counts to evaluate privately, got one of times to an event: rows "
+            "that are censored early have no outcome. Write the range of each row's prediction into a column, and ask "
+            "for curves by it: sottovoce survival --by COLUMN."
+        )
     schema, protected, counted = _judged_by(model, delimiter), model.privacy.unit, False
     if schema.person is not None and protected.people:
         # A file may hold a person's rows of all their sites, and the noise is for all of them.
