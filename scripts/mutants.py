@@ -1652,13 +1652,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/sums/test_questions.py::test_no_unit_moves_a_sum_by_more_and_some_by_nearly_as_much[HazardGradient]",
     ),
     Mutant(
-        "constants of both signs are further apart than hazards may be",
-        "oracle/hazard_sums.py",
-        "np.where(fine, np.abs(a[:, 0]), 0.0)",
-        "np.where(fine, a[:, 0], 0.0)",
-        "tests/sums/test_questions.py::test_no_unit_moves_a_sum_by_more_and_some_by_nearly_as_much[HazardGradient]",
-    ),
-    Mutant(
         "noise in log-hazards is forgotten in intervals",
         "sums/hazards.py",
         "noise = math.sqrt(alone**2 * (1 + float(np.sum(m**2)) / (p * S**2)) + float(unsure @ q**2))",

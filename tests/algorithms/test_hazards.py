@@ -132,17 +132,18 @@ def test_a_reach_moves_no_mean_at_the_true_hazards():
 
 
 def test_intervals_hold_as_often_as_they_say():
-    """Over tables and noise: a count of 240 within four standard deviations of 95 %."""
-    held, square = [], []
+    """Over tables and noise, which is half of the errors here: 97 % of 240. With a third of it, 85 % are told."""
+    held, known, square = [], [], []
     for seed in range(8):
         rows, labels = drawn(4000, seed)
-        for evidence in played(rows, labels, runs=10, seed=seed, epsilon=3.0).evidence:
+        for evidence in played(rows, labels, runs=10, seed=seed, epsilon=1.0).evidence:
             found = infer(replace(evidence, largest=0.5), np.eye(3) / 2)
             held += (np.abs(found.values - BETA) < found.errors * 1.96).tolist()
             square.append(np.sum((found.values - BETA) ** 2) / (BETA @ BETA))
-            assert found.identified.all()
-    assert 0.95 - 4 * math.sqrt(0.05 * 0.95 / 80) < np.mean(held) <= 1  # three of a run depend on each other
-    assert np.mean(square) < 0.05
+            known += found.identified.tolist()
+    assert 0.92 < np.mean(held) <= 0.995
+    assert np.mean(known) > 0.8
+    assert np.mean(square) < 0.03
 
 
 def test_noise_in_every_sum_is_that_of_its_part_of_the_budget():
