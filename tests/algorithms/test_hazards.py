@@ -12,6 +12,7 @@ from helpers.sums import opened
 from sottovoce.algorithms.hazards import ProportionalHazards
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.hazard_sums import EVENTS, WATCHED, Centred, S, counting, hazard_sum, start_sum
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.losses.hazards import event, watched
 from sottovoce.sums.inference import infer
 
@@ -69,6 +70,21 @@ def test_without_noise_it_is_the_poisson_regression_of_person_intervals():
     # Its mean loss is minus the log-likelihood of those lines.
     said = np.mean(means.sum() - events @ np.log(means / time)) / len(rows)
     assert result.risk()["last"] == pytest.approx(said, rel=1e-9)
+
+
+def test_weights_count_as_in_the_usual_regression_and_leave_no_standard_errors():
+    rows, labels = drawn(1500)
+    weights = np.random.default_rng(4).choice([0.3, 1.0], size=len(rows))
+    design, time, events = pieces(rows, labels)
+    counts = np.repeat(weights, (watched(labels, K) > 0).sum(axis=1))
+    theirs = PoissonRegressor(alpha=0, fit_intercept=False, solver="newton-cholesky", tol=1e-12, max_iter=100)
+    theirs.fit(design, events / time, sample_weight=time * counts)
+    sites = sv.Sites([rows], [labels], factors=[Factors.of(weights=weights)])
+    made = ProportionalHazards(loss=LOSS, epsilon=math.inf, lam=0.0)
+    model = sv.simulate(made, sites, sv.graphs.complete(1), runs=1, seed=1).consensus[0].reshape(4, K)
+    np.testing.assert_allclose(model[:3, 0], theirs.coef_[:3], rtol=1e-7)
+    with pytest.raises(sv.InputError, match="rows that count alike with inference"):
+        sv.simulate(replace(made, inference=True), sites, sv.graphs.complete(1))
 
 
 def literal(rows, labels, at, u, v):

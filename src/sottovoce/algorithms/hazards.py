@@ -24,7 +24,7 @@ from sottovoce.oracle.hazard_sums import Centred, S
 from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.losses import Loss, PiecewiseExponential
 from sottovoce.sums.descent import Fit
-from sottovoce.sums.hazards import HazardGradient, HazardsHeard, HazardStart, HazardsTogether, Start
+from sottovoce.sums.hazards import TYPICAL, HazardGradient, HazardsHeard, HazardStart, HazardsTogether, Start
 from sottovoce.sums.program import Ask, Known, Line, Program
 
 ROUNDS = 7  # sums in all
@@ -71,6 +71,10 @@ class ProportionalHazards(Learning):
         d, most = site.sites.d, WIDEST - self.intervals
         expect(2 <= d <= most, f"2 to {most} features, the constant among them, with {self.intervals} intervals",
                features=d)  # fmt: skip
+        expect(
+            not self.inference or site.sites.factors.weights is None, "rows that count alike with inference",
+            "Standard errors depend on what weights stand for: leave inference or the weights out", weights=True,
+        )  # fmt: skip
 
     def schedule(self, features: int) -> tuple[Line, ...]:
         """Moments, events and times; then gradients and Hessians."""
@@ -116,6 +120,15 @@ class ProportionalHazards(Learning):
         """With the regulariser, lam l2 |beta|^2 / 2: hazards themselves have none."""
         weight = self.lam * self.regulariser.l2
         return HazardsTogether.of(heard, start, weight * (at.A @ at.A)) if weight else found
+
+    def share_std(self, site: Oracle, rows: int) -> float:  # noqa: ARG002
+        """Standard deviation of one of at least u - c shares of the noise in the first gradient, in coordinates in
+        which rows are as long as is typical.
+        """
+        p = site.sites.d - 1
+        at = Centred(np.eye(p), np.zeros(p), 1.0, math.sqrt(TYPICAL * p), 1.0)
+        moved = at.moves * site.sites.unit.changed * min(site.sites.unit.sites, site.n)
+        return self.multipliers(site.n)[1] * moved / math.sqrt(self.honest(site.n))
 
     @property
     def released(self) -> str:

@@ -35,7 +35,7 @@ class PrivateProportionalHazards(_PrivateLinearModel):
     """Proportional hazards of times to an event, private for every single row, with standard errors.
 
     Hazards are constant within public intervals of time (`sottovoce.algorithms.hazards`). Nothing is tuned, and
-    `summary` always has hazard ratios with intervals.
+    `summary` has hazard ratios with intervals, if rows have no weights.
 
     Args:
         until: the time at which all rows that are still watched are censored, known without looking at them. None reads
@@ -121,12 +121,12 @@ class PrivateProportionalHazards(_PrivateLinearModel):
     def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, Floats]:  # noqa: ARG002
         return model.coef[:, 0], model.intercept
 
-    def _choose(self, loss: Loss, delta: float, problem: Problem) -> Chosen:  # noqa: ARG002
+    def _choose(self, loss: Loss, delta: float, problem: Problem) -> Chosen:
         own = ProportionalHazards() if self.algorithm is None else self.algorithm
         if not isinstance(own, ProportionalHazards):
             raise InputError(f"Expected algorithm as ProportionalHazards(...) or None, got algorithm={own!r}.")
         given: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta, "lam": self.lam, "loss": loss}
-        return Chosen(replace(own, **given, inference=self.weight_bound == 1.0), None)
+        return Chosen(replace(own, **given, inference=problem.sites.factors.weights is None), None)
 
     def predict(self, X: Any) -> Floats:
         """How much larger the logarithm of a row's hazard is than that of a row of zeros: (rows,)."""

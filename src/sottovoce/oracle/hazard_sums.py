@@ -109,14 +109,14 @@ class Centred:
 
 
 def start_sum(site: RowSums, intervals: int) -> Floats:
-    """Three sums over all rows: the `half` of a a^T in units of B, events by interval and the parts of intervals that
-    rows were watched; the latter weighed, so that no row's part is longer than `EVENTS` and `WATCHED`: (numbers,).
+    """Three sums over all rows: the `half` of a a^T in units of B, whatever they weigh; events by interval; and the
+    parts of intervals that rows were watched. The last two no longer for a row than `EVENTS` and `WATCHED`: (numbers,).
     """
     norm = site.sites.data_norm
 
     def of_block(block: Sites) -> Floats:
         counted = block.factors.weighed(np.ones(len(block.labels)))
-        moments = half(block.rows.moments(block.factors.weights)) / norm**2
+        moments = half(block.rows.moments()) / norm**2  # of all rows alike: they say how large the constant is
         parts = WATCHED / sqrt(intervals) * (counted @ watched(block.labels, intervals))
         return np.concatenate((moments, EVENTS * (counted @ event(block.labels, intervals)), parts))
 
