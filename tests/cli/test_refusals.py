@@ -31,7 +31,7 @@ WRONG = {
     "unknown command": (["trian"], "trian"),
     "unknown graph": (["train", "--graph", "rign"], "graph='rign'. Did you mean 'ring'?"),
     "unknown data set": (["train", "--dataset", "adlut"], "Did you mean 'adult'?"),
-    "unknown algorithm": (["train", "--algorithm", "sgd"], "least-squares, got algorithm='sgd'"),
+    "unknown algorithm": (["train", "--algorithm", "sgd"], "hazards, got algorithm='sgd'"),
     "unknown loss": (["train", "--loss", "logistik"], "Did you mean 'logistic'?"),
     "a loss for numbers": (["train", "--loss", "huber"], "for a label of two classes, got loss='huber'"),
     "unknown regulariser": (["train", "--regulariser", "l3"], "regulariser='l3'"),
