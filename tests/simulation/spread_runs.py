@@ -49,6 +49,7 @@ def cases():
         "random cycles, many nodes": (sv.IPADMM(**steps), many, sv.graphs.random_cycles(300, 4), 2),
         "batches": (sv.IPADMM(batch_size=3, **steps), few, sv.graphs.ring(9), 2),
         "weights, tight": (sv.IPADMM(weights="rows", sensitivity="tight", **steps), few, sv.graphs.ring(9), 2),
+        "head start": (sv.IPADMM(moments=0.2, sensitivity="tight", **steps), few, whole, 2),
         "single precision, complete": (sv.IPADMM(**steps), few, whole, 2, {"dtype": "float32"}),
         "noise handed in": (sv.IPADMM(**steps), few, sv.graphs.ring(9), 2, {"noise": handed_in}),
         "masked": (sv.MaskedNewton(epsilon=2.0, rounds=5), few, whole, 3),

@@ -173,7 +173,7 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
     def _from(self, u: Floats, site: Oracle) -> IPADMMState:
         """The state before round 1 where all nodes begin with this model, (d, runs)."""
         state = self.start(site, u.shape[1])
-        w = np.broadcast_to(u, state.w.shape).astype(state.w.dtype)
+        w = np.broadcast_to(u, state.w.shape).astype(state.w.dtype, order="C")  # sums over nodes follow the layout
         return state._replace(w=w, w_bar=w.copy(), heard=site.degree * w)
 
     def start(self, site: Oracle, runs: int) -> IPADMMState:

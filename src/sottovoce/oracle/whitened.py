@@ -3,7 +3,7 @@
     L_i(u) = (n omega_i / m_i) sum_j f_ij loss(<w, a_ij>, b_ij) + lam phi(w),    f = min(1, B^2 / |A a|^2)
 
 A is scaled so that a row of length B in these coordinates counts once. Then a record's gradient is no longer than c1,
-as in the coordinates of the rows, and every public number of the oracle stays what it was. In NumPy, on any rows.
+as in the coordinates of the rows, and every public number of the oracle stays what it was. On any rows.
 Proof: docs/proofs/ipadmm.md, Lemma 4.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread
+from sottovoce.oracle.kernels.turn import rows_of, turned
 from sottovoce.oracle.plain import Batch, Oracle
 from sottovoce.oracle.row_sums import summation_error
 from sottovoce.oracle.whitening import Whitening
@@ -50,27 +51,27 @@ class WhitenedOracle(Oracle, vector_predictions=True):
     def of(cls, site: Oracle, whitening: Whitening, stretch: float) -> Self:
         """The rows of an oracle in these coordinates."""
         given = {each.name: getattr(site, each.name) for each in fields(Oracle)}
+        if site.others is not None:  # what depends on all nodes is to be the same with and without other processes
+            network = cls.of(site.others.network, whitening, stretch)
+            given["others"] = site.others._replace(network=network)
         return cls(**given, whitening=whitening, stretch=stretch)
 
     @cached_property
-    def _roots(self) -> Floats:
-        """A of each run: (runs, p, p)."""
-        return np.ascontiguousarray(np.moveaxis(self.whitening.A, 2, 0))
+    def _rows_of_A(self) -> Floats:
+        """A of each run, as kernels read it."""
+        return rows_of(self.whitening.A)
 
     @cached_property
     def _shares(self) -> Floats:
         """f n omega_i / m_i, how much each row counts in L_i in each run: (rows, runs)."""
         each = np.repeat(1.0 / self.divisor[:, 0, 0], self.sites.counts)[:, None]
-        return self.whitening.counted(self.sites.rows, np.ones((len(each), 1))) * each
+        # Block by block, so that the bits do not depend on the number of processes.
+        blocks = (part.rows for part in self._blocks_as_sites)
+        return np.concatenate([self.whitening.counted(rows, np.ones((rows.offsets[-1], 1))) for rows in blocks]) * each
 
     def models(self, u: Array) -> Array:
         """w = A u: (nodes, d, runs) -> (nodes, d, runs)."""
-        nodes, d, runs = u.shape
-        # Every output of every node is one column, (runs, p, columns).
-        parts = u.reshape(nodes, self.sites.d, -1, runs).transpose(3, 1, 0, 2)
-        turned = np.matmul(self._roots, np.ascontiguousarray(parts).reshape(runs, self.sites.d, -1))
-        whole = turned.reshape(parts.shape).transpose(2, 1, 3, 0).reshape(nodes, d, runs)
-        return np.ascontiguousarray(whole.astype(u.dtype, copy=False))
+        return turned(self._rows_of_A, u)
 
     def gradient(self, w: Array, weights: Array | None = None) -> Array:
         """The gradient of L_i at the model `w` in whitened coordinates, (nodes, d, runs); no batches are taken.

@@ -3,6 +3,7 @@
     simd, elementary             vectors and how kernels are compiled; exp, log and the like on vectors
     formulas, tiles, threads     losses as arguments of kernels, rows times models, work for threads
     steps, panels, softmax       the inner steps, where simulations spend their time; for few runs, for several classes
+    turn                         models times a matrix of each run
     score, spread                losses of many models at once; how far one row can move a gradient
     random, discrete             counter-based normals and batches; the exact noise of real sites
 
