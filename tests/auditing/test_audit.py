@@ -22,6 +22,7 @@ from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Sequence, sigma_for
 from sottovoce.settings import plain
 from sottovoce.studies.report.audit_page import audit_page, rates, write_audits
+from sottovoce.sums.questions import StartMoments
 
 SHORT = 400  # runs of each world
 FEW_ROWS = 200  # at every site: enough from epsilon 4 on, also for masked sums, which take 600 by default
@@ -182,6 +183,17 @@ def test_a_tenth_less_noise_from_the_second_round_on_is_found_out(view):
     found = sv.audit(subject("ipadmm", {"epsilon": 1.0}), runs=3000, seed=2, noise=late, view=view)
     assert found.alarm
     assert found.noise.round > 1
+    assert found.noise.size == pytest.approx(0.9, abs=0.03)
+
+
+def test_moments_with_too_little_noise_are_found_out(monkeypatch):
+    """Their sensitivity is taken for nine tenths of what it is: the price says nothing of that."""
+    whole = StartMoments.sensitivity
+    monkeypatch.setattr(StartMoments, "sensitivity", lambda *given: 0.9 * whole(*given))
+    ahead = subject("ipadmm", {"epsilon": 1.0, "moments": 0.3, "rounds": 2}, loss="huber")
+    found = sv.audit(ahead, runs=3000, seed=2)
+    assert found.alarm
+    assert (found.noise.round, found.noise.p < 1e-6) == (0, True)
     assert found.noise.size == pytest.approx(0.9, abs=0.03)
 
 

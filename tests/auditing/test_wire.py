@@ -23,7 +23,10 @@ from sottovoce.federation.site import masks
 from sottovoce.noise import secure
 
 COMMON = {"rounds": 3, "epsilon": 1.5, "delta": 1e-5, "diameter": 10.0, "lam": 0.01, "local_steps": 1}
-ALGORITHMS = every.algorithms(COMMON | {"largest_degree": 2}, every.has_own_noise_at_sites, ("fair",))
+HEAD_START = "ipadmm, head start"
+ALGORITHMS = every.algorithms(COMMON | {"largest_degree": 2}, every.has_own_noise_at_sites, ("fair",)) | {
+    HEAD_START: sv.IPADMM(**COMMON | {"rounds": 2}, moments=0.2)
+}
 D = 60
 
 
@@ -45,13 +48,15 @@ def parts(federation):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_real_sites_send_exactly_the_noise_that_they_claim(name):
-    with ended(ALGORITHMS[name]) as federation:
+    algorithm = ALGORITHMS[name]
+    with ended(algorithm, sv.graphs.complete(3) if name == HEAD_START else None) as federation:
         found = wire.audit_wire(*parts(federation))
         sent = {
             site: wire.sent_messages(federation.agreement, site, path) for site, path in parts(federation)[2].items()
         }
         z = wire.noise_of(federation.agreement, parts(federation)[1], sent)["paris"]
-    assert found.numbers == 3 * 3 * D
+    opening = algorithm.opening(D)
+    assert found.numbers == 3 * (algorithm.rounds * D + (0 if opening is None else opening.numbers))
     assert not found.alarm
     assert stats.kstest(z, "norm").pvalue > 1e-6
     assert found.size == pytest.approx(1, abs=6 / np.sqrt(2 * found.numbers))
@@ -124,7 +129,7 @@ def test_the_size_and_its_bound_are_those_of_the_chi_squared_law():
     [
         ({"local_steps": 2}, "local_steps=2"),
         ({"batch_size": 3}, "batch_size=3"),
-        ({"rounds": 4}, "at most 3 rounds"),
+        ({"rounds": 4}, "at most 3 messages"),
     ],
 )
 def test_what_a_message_cannot_be_solved_for_is_refused(changes, words):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from helpers.federations import MessageServer
 from sottovoce.cli.federation import federation_app
 from sottovoce.cli.site.keys import site_keygen
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import InputError, SottovoceError
 from sottovoce.federation.agreement import signing, toml_file
 from sottovoce.federation.agreement.identity import PublicKey, SigningKey
 
@@ -174,7 +174,9 @@ def test_what_the_schema_supplies_is_planned_with(run, tmp_path, monkeypatch):
 
     def plan(**public):
         asked.update(public)
-        return SimpleNamespace(settings={"rounds": 3, "local_steps": 2, "rho": 1.0, "diameter": 7.0, "weights": "rows"})
+        return SimpleNamespace(
+            settings={"rounds": 3, "local_steps": 2, "rho": 1.0, "diameter": 7.0, "weights": "rows", "moments": 0.0}
+        )
 
     monkeypatch.setattr(import_module("sottovoce.plan"), "plan", plan)
     (tmp_path / "schema.toml").write_text(SCHEMA + "[supplied]\nbase_rate = [0.5, 0.3, 0.2]\n")
@@ -187,16 +189,40 @@ def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
 
     def plan(**public):
         asked.update(public)
-        planned = {"rounds": 9, "local_steps": 3, "rho": 0.5, "diameter": 7.0, "lam": 1.0, "weights": "rows"}
+        planned = {
+            "rounds": 9,
+            "local_steps": 3,
+            "rho": 0.5,
+            "diameter": 7.0,
+            "lam": 1.0,
+            "weights": "rows",
+            "moments": 0.1,
+        }
         return SimpleNamespace(settings=planned)
 
     monkeypatch.setattr(import_module("sottovoce.plan"), "plan", plan)
-    run("federation", "new", *SITES, *PRIVACY, *ARRAYS, "--graph", "path", "--rounds", "9", "--lam", "0.3")
+    new = ["federation", "new", *SITES, *PRIVACY, *ARRAYS, "--rounds", "9", "--lam", "0.3"]
+    run(*new, "--graph", "complete", "--algorithm", "ipadmm")
     algorithm = toml_file.load(tmp_path / "federation.toml").algorithm
     assert (algorithm.rounds, algorithm.local_steps, algorithm.rho, algorithm.diameter) == (9, 3, 0.5, 7.0)
-    assert algorithm.weights == "rows"
-    assert (algorithm.lam, asked["lam"], asked["fixed"]) == (0.3, 0.3, {"moments": 0.0, "rounds": 9})
-    assert (asked["sizes"], asked["d"], list(asked["graph"].degrees)) == ([300, 200, 250], 5, [1, 2, 1])
+    assert (algorithm.weights, algorithm.moments) == ("rows", 0.1)
+    assert (algorithm.lam, asked["lam"], asked["fixed"]) == (0.3, 0.3, {"sensitivity": "plain", "rounds": 9})
+    assert (asked["sizes"], asked["d"], list(asked["graph"].degrees)) == ([300, 200, 250], 5, [2, 2, 2])
+    # Sites that may be lost in the first exchange could not begin together.
+    with pytest.raises(InputError, match="go_on_after_round >= 1 with moments"):
+        run(*new, "--graph", "complete", "--algorithm", "ipadmm", "--policy", "go-on", "--go-on-after-round", "0",
+            "--out", "other.toml")  # fmt: skip
+    assert asked["fixed"]["moments"] == 0.0
+
+
+def test_a_head_start_is_planned_by_the_rule_of_train(run, tmp_path):
+    many = [text.replace(":", ":100") for text in SITES]
+    steps = ["--rounds", "9", "--local-steps", "1", "--rho", "0.01"]
+    for graph, moments in (("complete", 0.1), ("path", 0.0)):
+        run("federation", "new", *many, *PRIVACY, *steps, *ARRAYS, "--graph", graph, "--algorithm", "ipadmm",
+            "--out", f"{graph}.toml")  # fmt: skip
+        planned = toml_file.load(tmp_path / f"{graph}.toml").algorithm
+        assert (planned.moments, planned.sensitivity) == (moments, "plain")
 
 
 @pytest.mark.parametrize(

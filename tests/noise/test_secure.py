@@ -373,6 +373,18 @@ def test_noise_for_a_step_is_drawn_once():
     for k, r in ((2, 0), (1, 5)):
         with pytest.raises(sv.PrivacyError, match=rf"after \(round, step\)=\(2, 0\), got \({k}, {r}\)"):
             added(noise, np.zeros((1, D, 1)), k, r)
+    with pytest.raises(sv.PrivacyError, match=r"got \(2, 0\)"):
+        noise.added_to_sum(np.zeros(9), 1.0, 1.0, 2)
+
+
+def test_a_sum_of_any_length_gets_the_declared_noise_on_a_grid_of_its_own():
+    noise, exact = SecureNoise(KEY, D, 5).within(b"here"), np.arange(600.0)
+    found = noise.added_to_sum(exact, 3.0, 2.0, 1)
+    assert accepts((found - exact) / 6)
+    assert not accepts((found - exact) / 4)
+    np.testing.assert_array_equal(noise.within(b"here").added_to_sum(exact, 3.0, 2.0, 1), found)
+    assert not np.any(noise.within(b"there").added_to_sum(exact, 3.0, 2.0, 1) == found)
+    assert np.all(found / secure.finest_grid(6.0, 30) % 1 == 0)
 
 
 @pytest.mark.parametrize("shape", [(2, D, 1), (1, D, 3), (1, D + 1, 1)])

@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sottovoce as sv
-from helpers.federations import COMMON, agreement
 from helpers.laws import assert_standard
 from helpers.sums import Silent
-from sottovoce.auditing.audit import audit
 from sottovoce.errors import InputError, PrivacyError, UnsupportedError
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.plain import Steps
@@ -236,12 +234,6 @@ def test_rows_that_count_differently_are_refused():
         AHEAD.play(AHEAD.oracle(weighed, GRAPH), 1, Local(GRAPH.exchange), Silent(P))
 
 
-def test_real_sites_refuse_it_and_do_not_write_it_down():
-    with pytest.raises(InputError, match=r"moments=0 at real sites, got 0\.1"):
-        agreement(algorithm=sv.IPADMM(**COMMON, moments=0.1))
-    assert "moments" not in sv.settings.plain(agreement(algorithm=sv.IPADMM(**COMMON)))["algorithm"]
-
-
 @pytest.mark.parametrize("A", [2.0 * np.eye(P), np.full((P, P), np.nan)])
 def test_coordinates_out_of_bounds_are_refused(A):
     site = sv.IPADMM(diameter=1.0).oracle(network(), GRAPH)
@@ -285,8 +277,3 @@ def test_prices_of_parts_are_those_of_the_whole():
     site = AHEAD.oracle(network(), GRAPH)
     together = [Gaussian(AHEAD.moments_sigma), Repeated(Gaussian(AHEAD.sigma(site)), 12)]
     assert epsilon(sv.privacy.Sequence(tuple(together)), AHEAD.delta) == pytest.approx(2.0, abs=1e-6)
-
-
-def test_an_audit_that_does_not_see_moments_is_refused():
-    with pytest.raises(UnsupportedError, match=r"moments=0 in an audit, got 0\.2"):
-        audit(AHEAD, runs=200)

@@ -40,9 +40,10 @@ from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
 from sottovoce.sums.evaluating import OpenedEvaluation
+from sottovoce.sums.head_start import HeadStart
 from sottovoce.sums.inference import Evidence
 from sottovoce.sums.opening import Opener, Shares
-from sottovoce.sums.program import Opened
+from sottovoce.sums.program import Opened, Question
 
 if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
@@ -66,6 +67,17 @@ class Round(NamedTuple):
     evidence: tuple[Evidence, ...] = ()  # of each run, what coefficients are inferred from
     evaluation: OpenedEvaluation | None = None  # what is known of how good the model is
     moments: Opened | None = None  # the second moments of the rows, where all of them were opened
+
+
+class Opening(NamedTuple):
+    """The release of every site before round 1, with noise of its own. All sites hear all of them, and use their sum.
+
+    Every site adds the noise that the whole sum would need, so that each release is private by itself.
+    """
+
+    question: Question[Any]
+    numbers: int  # of the release
+    sigma: float  # noise multiplier of each release
 
 
 class Network(Protocol):
@@ -184,6 +196,9 @@ class Method(ABC):
         """n omega_i, from the row counts of all sites of the network; None where all count the same."""
         found = importances(counts, self.weights)
         return None if bool(np.all(found == 1)) else found
+
+    def check(self, site: Oracle) -> None:  # noqa: B027
+        """Refuse rows that the method cannot be run on, by public numbers, before any is looked at."""
 
     @abstractmethod
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
@@ -324,6 +339,23 @@ class Algorithm(Method, Generic[State]):
         super().__post_init__()
         expect(0 < self.rho < float("inf"), "rho > 0", rho=self.rho)
 
+    def opening(self, features: int) -> Opening | None:  # noqa: ARG002
+        """The release of every site before round 1, of rows with so many features; None if there is none."""
+        return None
+
+    def ahead(self, opened: Opened, network: Oracle) -> HeadStart:
+        """The coordinates and the model that all begin with, from the sum of all openings.
+
+        Args:
+            opened: the sum.
+            network: the public numbers of all nodes.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no opening")
+
+    def begin(self, head: HeadStart, site: Oracle) -> State:
+        """The state before round 1 from there, of rows in these coordinates."""
+        raise NotImplementedError(f"{type(self).__name__} has no opening")
+
     @abstractmethod
     def start(self, site: Oracle, runs: int) -> State:
         """The state before round 1. It does not depend on the rows."""
@@ -403,5 +435,7 @@ class PrivateAlgorithm(PrivateMethod, Algorithm[State]):
 
     def grid_delta(self, colluding: int, epsilon: float, n: int, features: int, unit: Unit, bits: int) -> float:  # noqa: ARG002
         """What the grid adds to delta, whoever colludes. A person at several sites is in all of their messages."""
-        draws = self.rounds * self.draws_per_round * features * self.loss.outputs * unit.sites
-        return discretisation_delta(draws, 2.0**bits, epsilon)
+        opening = self.opening(features)
+        draws = self.rounds * self.draws_per_round * features * self.loss.outputs
+        draws += 0 if opening is None else opening.numbers
+        return discretisation_delta(draws * unit.sites, 2.0**bits, epsilon)

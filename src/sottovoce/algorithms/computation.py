@@ -81,6 +81,15 @@ class Computation(ABC):
     def rounds(self) -> int:
         """How often sites exchange messages."""
 
+    @property
+    def messages(self) -> int:
+        """Number of messages that a real site sends, without repeats."""
+        return self.rounds
+
+    @abstractmethod
+    def check(self, site: Any) -> None:
+        """Refuse rows that this cannot be run on, by public numbers, before any is looked at."""
+
     @abstractmethod
     def expect_unit(self, unit: Unit) -> None:
         """Refuse to protect a unit for which there is no proof."""

@@ -31,14 +31,14 @@ from typing import Literal, NamedTuple, Self, TypeAlias, final, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.base import Network, Outputs, PrivateAlgorithm, Round
+from sottovoce.algorithms.base import Network, Opening, Outputs, PrivateAlgorithm, Round
 from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, common_scale
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.kernels.random import MAX_STEPS
 from sottovoce.oracle.kernels.spread import Sensitivity, check_sensitivity
-from sottovoce.oracle.loss_sums import weights_of
+from sottovoce.oracle.loss_sums import start_moments_numbers, weights_of
 from sottovoce.oracle.plain import Batch, Oracle, Steps, note_on_tight
 from sottovoce.oracle.whitened import WhitenedOracle
 from sottovoce.privacy import (
@@ -57,8 +57,9 @@ from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Inbox
 from sottovoce.sums.curvature import WIDEST_MATRIX
-from sottovoce.sums.head_start import STRETCH, head_start
+from sottovoce.sums.head_start import STRETCH, HeadStart, head_start
 from sottovoce.sums.opening import Shares
+from sottovoce.sums.program import Opened
 from sottovoce.sums.questions import StartMoments
 
 Schedule: TypeAlias = Literal["paper", "monotone", "constant"]
@@ -68,8 +69,8 @@ SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 MOMENTS, MOST_NOISE = 0.1, 2.0
 
 
-def takes_moments(factors: Factors, device: str) -> bool:
-    """True if `IPADMM.moments` works with rows of these factors on a device of that name; `IPADMM.play` says why."""
+def takes_moments(factors: Factors, device: str = "cpu") -> bool:
+    """True if `IPADMM.moments` works with rows of these factors on a device of that name; `IPADMM.check` says why."""
     return factors.plain and device != "cuda"
 
 
@@ -102,8 +103,8 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
         sensitivity: what noise is for: "plain", 2 c1 whatever the model (the paper's), or "tight", what two records'
             gradients can be apart at the step's own model (docs/proofs/ipadmm.md, Lemma 3). Steps and price are those
             of "plain".
-        moments: part of the budget for moments that every site releases first, for a head start; 0: there is none. In
-            simulations only. `sottovoce.plan` takes MOMENTS where that pays.
+        moments: part of the budget for moments that every site releases first, for a head start; 0: there is none.
+            `sottovoce.plan` takes MOMENTS where that pays.
     """
 
     local_steps: int = 10
@@ -143,38 +144,59 @@ class IPADMM(PrivateAlgorithm[IPADMMState]):
         expect(self.calibration == "exact", "calibration='exact' with moments", calibration=self.calibration)
         weights_of(self.loss)  # refuses losses without a head start
 
-    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
-        """Release, exchange and absorb, round by round; before that, moments if they take a part of the budget."""
+    @property
+    def messages(self) -> int:
+        """One for each round; with moments, one more before them."""
+        return self.rounds + (self.moments > 0)
+
+    def opening(self, features: int) -> Opening | None:
+        """Moments of the rows, where they take a part of the budget."""
         if not self.moments:
-            return super().play(site, runs, network, noise)
+            return None
+        return Opening(StartMoments(), start_moments_numbers(self.loss, features), self.moments_sigma)
+
+    def check(self, site: Oracle) -> None:
+        """Refuse rows with which moments do not work, by public numbers."""
+        if not self.moments:
+            return
         sites = site.sites
         expect(sites.d <= WIDEST_MATRIX, f"at most {WIDEST_MATRIX} features with moments", features=sites.d)
         expect(math.isfinite(sites.data_norm), "a finite data_norm with moments", data_norm=sites.data_norm)
         if not sites.factors.plain:
             raise UnsupportedError("Expected rows that count alike with moments, got row weights. Leave moments out.")
+
+    def ahead(self, opened: Opened, network: Oracle) -> HeadStart:
+        """The head start that follows from the moments and from the noise of all steps to come."""
+        variance = float(np.mean((self.sigma(network) * network.sensitivity()) ** 2)) / network.n
+        return head_start(opened, self.loss, network.sites.data_norm, variance / (self.rounds * self.local_steps))
+
+    def begin(self, head: HeadStart, site: Oracle) -> IPADMMState:
+        """All nodes begin with this model."""
+        state = self.start(site, head.u.shape[1])
+        w = np.broadcast_to(head.u, state.w.shape).astype(state.w.dtype, order="C")  # sums over nodes follow the layout
+        return state._replace(w=w, w_bar=w.copy(), heard=site.degree * w)
+
+    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        """Release, exchange and absorb, round by round; before that, moments if they take a part of the budget."""
+        opening = self.opening(site.sites.d)
+        if opening is None:
+            return super().play(site, runs, network, noise)
+        self.check(site)
         if not isinstance(site.zeros(1), np.ndarray):
             raise UnsupportedError("Expected device='cpu' or 'plain' with moments, got 'cuda'. Leave moments out.")
-        return self._play_ahead(site, runs, network, noise)
+        return self._play_ahead(opening, site, runs, network, noise)
 
-    def _play_ahead(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+    def _play_ahead(self, opening: Opening, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
         # All that is used is the sum over sites of what they release, whose noise has the law of one draw. It is that
         # of a round after the last, which no step draws.
-        k, everywhere = self.rounds + 1, site.network
-        shares = Shares((self.moments_sigma,) * k, honest=1)
-        opened = network.opener(shares, site, everywhere.sites.counts.tolist(), noise, runs).open(k, StartMoments())
-        variance = float(np.mean((self.sigma(site) * everywhere.sensitivity()) ** 2)) / everywhere.n
-        ahead = head_start(opened, self.loss, site.sites.data_norm, variance / (self.rounds * self.local_steps))
-        whitened = WhitenedOracle.of(site, ahead.whitening, STRETCH)
-        state, released = self._from(ahead.u, whitened), len(opened.value)
-        for after in self._play(state, whitened, network, noise):
+        k = self.rounds + 1
+        shares = Shares((opening.sigma,) * k, honest=1)
+        opened = network.opener(shares, site, site.network.sites.counts.tolist(), noise, runs).open(k, opening.question)
+        head = self.ahead(opened, site.network)
+        whitened, released = WhitenedOracle.of(site, head.whitening, STRETCH), opening.numbers
+        for after in self._play(self.begin(head, whitened), whitened, network, noise):
             yield Round(after.numbers + released, partial(_in_rows_coordinates, whitened, after.outputs))
             released = 0
-
-    def _from(self, u: Floats, site: Oracle) -> IPADMMState:
-        """The state before round 1 where all nodes begin with this model, (d, runs)."""
-        state = self.start(site, u.shape[1])
-        w = np.broadcast_to(u, state.w.shape).astype(state.w.dtype, order="C")  # sums over nodes follow the layout
-        return state._replace(w=w, w_bar=w.copy(), heard=site.degree * w)
 
     def start(self, site: Oracle, runs: int) -> IPADMMState:
         """Zero models and duals."""

@@ -18,17 +18,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.algorithms.analysis import Learning
-from sottovoce.algorithms.base import Algorithm
+from sottovoce.algorithms.base import Algorithm, Method, Opening
 from sottovoce.arrays import Array, Floats
 from sottovoce.auditing.bounds import NoiseSize, noise_size
 from sottovoce.auditing.pairs import Pair
 from sottovoce.auditing.views import one_by_one
 from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
 from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.whitened import WhitenedOracle
+from sottovoce.privacy import Event, Gaussian
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.graphs import Inbox
 from sottovoce.simulation.devices import by_name
+from sottovoce.sums.head_start import STRETCH, HeadStart
 from sottovoce.sums.program import Opened
 
 _FAR = 8.0  # standard deviations, within which a message must be linear in its noise
@@ -47,9 +50,29 @@ def one_step_a_round(algorithm: Algorithm[Any]) -> bool:
     return steps == 1 and batch is None and algorithm.draws_per_round == 1
 
 
+class Ahead(NamedTuple):
+    """Where a run began that has an opening."""
+
+    head: HeadStart
+    std: float  # of the noise in each number of a site's opening
+
+    @classmethod
+    def of(cls, algorithm: Algorithm[Any], opening: Opening, total: Floats, network: Oracle) -> "Ahead":
+        """From the sum of all openings, (numbers, runs), and the public numbers of all sites."""
+        rows = int(network.sites.counts.sum())
+        std: Floats = opening.sigma * opening.question.sensitivity(network, rows)
+        told = Opened(opening.question, total, network.n**0.5 * std, rows)
+        return cls(algorithm.ahead(told, network), float(std.item()))
+
+    def oracle(self, site: Oracle) -> Oracle:
+        """The rows of a site in the coordinates of its steps."""
+        return WhitenedOracle.of(site, self.head.whitening, STRETCH)
+
+
 def replayed(
-    algorithm: Algorithm[Any], site: Oracle, said: Sequence[Array], heard: Callable[[int], Inbox]
-) -> Iterator[Replayed]:
+    algorithm: Algorithm[Any], site: Oracle, said: Sequence[Array], heard: Callable[[int], Inbox],
+    ahead: Ahead | None = None,
+) -> Iterator[Replayed]:  # fmt: skip
     """Solve a run for its noise, round by round. It ends at a message that is not linear in it, such as a projected
     one.
 
@@ -58,8 +81,9 @@ def replayed(
         site: the rows of the nodes whose messages these are.
         said: their messages, (nodes, d, runs) a round.
         heard: by the round, from 1 on, what they heard.
+        ahead: where the run began, after an opening, and the rows are in those coordinates; None: without one.
     """
-    state = algorithm.start(site, said[0].shape[2])
+    state = algorithm.start(site, said[0].shape[2]) if ahead is None else algorithm.begin(ahead.head, site)
     for k, message in enumerate(said, start=1):
         without, unit, far = (
             algorithm.release(k, state, site, _given(np.full(message.shape, size)))[0] for size in (0.0, 1.0, _FAR)
@@ -101,7 +125,7 @@ def noise_by_round(
     a, observer = worlds.algorithm, RELAY if colluding is None else Observer(colluding)
     made = [worlds.problem(row) for row in pair.rows]
     sites = [by_name("cpu").oracle(a, problem.sites, problem.graph, "float64") for problem in made]
-    prices = [plain_mu(a.cost(k, sites[0], observer)) for k in range(1, a.rounds + 1)]
+    prices = [plain_mu(price) for price in _prices(a, sites[0], observer)]
     if None in prices or worlds.view != a.view:
         return []
     both = []
@@ -114,18 +138,33 @@ def noise_by_round(
         else:
             return []
     found = []
-    for k, (mu, *parts) in enumerate(zip(prices, *both, strict=False), start=1):
+    for k, (mu, *parts) in enumerate(zip(prices, *both, strict=False), start=1 + a.rounds - len(prices)):
         assert mu is not None
         noise, moved = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in Residual._fields)
         found.append(noise_size(k, noise, moved, mu))
     return found
 
 
+def _prices(a: Method, site: Oracle, observer: Observer) -> list[Event]:
+    """What each message costs; one before round 1 has the number 0."""
+    opening = a.opening(site.sites.d) if isinstance(a, Algorithm) else None
+    if opening is None:
+        return [a.cost(k, site, observer) for k in range(1, a.rounds + 1)]
+    return [Gaussian(opening.sigma), *[a.cost(2, site, observer)] * a.rounds]  # that of round 1 has both
+
+
 def _of_messages(pair: Pair, a: Algorithm[Any], here: Oracle, there: Oracle, seen: Floats) -> list[Residual]:
     """Residuals of messages with noise of their own, or of their mean, all that a curator's sites go on from."""
-    graph, rounds = pair.worlds.graph, a.rounds
+    graph, rounds, opening = pair.worlds.graph, a.rounds, a.opening(here.sites.d)
     mean = pair.worlds.view == "average"
-    said = [part.T.reshape(1 if mean else graph.n, here.d, len(seen)) for part in np.split(seen, rounds, axis=1)]
+    nodes, ahead, found = 1 if mean else graph.n, None, list[Residual]()
+    if opening is not None:
+        first, seen = np.split(seen, [nodes * opening.numbers], axis=1)
+        told = first.T.reshape(nodes, opening.numbers, -1)
+        ahead = Ahead.of(a, opening, graph.n * told.mean(axis=0), here)
+        found.append(_of_opening(opening, here, there, told))
+        here, there = ahead.oracle(here), ahead.oracle(there)
+    said = [part.T.reshape(nodes, here.d, len(seen)) for part in np.split(seen, rounds, axis=1)]
     if mean:
         said = [np.repeat(part, graph.n, axis=0) for part in said]
 
@@ -136,12 +175,23 @@ def _of_messages(pair: Pair, a: Algorithm[Any], here: Oracle, there: Oracle, see
         kept: Floats = message.mean(axis=0) if mean else message[0]  # the row in question is site 0's
         return kept
 
-    return [
+    both = (replayed(a, each, said, heard, ahead) for each in (here, there))
+    return found + [
         Residual(shown(message - own.without), shown(other.without - own.without))
-        for message, own, other in zip(
-            said, replayed(a, here, said, heard), replayed(a, there, said, heard), strict=False
-        )
+        for message, own, other in zip(said, *both, strict=False)
     ]
+
+
+def _of_opening(opening: Opening, here: Oracle, there: Oracle, told: Floats) -> Residual:
+    """The residual of what site 0 said before round 1, or of the mean over sites if that is all that was seen."""
+    rows = int(here.sites.counts.sum())
+    own, other = (
+        np.mean(
+            [opening.question.of(alone, rows) for alone in one_by_one(each)[: 1 if len(told) > 1 else None]], axis=0
+        )
+        for each in (here, there)
+    )
+    return Residual(told[0] - own, np.broadcast_to(other - own, told[0].shape))
 
 
 def _of_sums(a: Learning, here: Oracle, there: Oracle, seen: Floats, opened: Floats, colluding: int) -> list[Residual]:

@@ -1,6 +1,7 @@
 """What an observer sees of a run, recorded round by round while the engine makes it.
 
-    messages   all that all sites send: what the neighbours, or whoever carries the messages, see together
+    messages   all that all sites send: what the neighbours, or whoever carries the messages, see together; with a head
+               start, the moments of every site are the first of them
     average    nothing but the mean over sites of each round's messages: what a trusted curator publishes
     sums       the opened sums of masked messages, less what k colluding sites know of them
     model      the final consensus alone, as whoever gets the model sees it
@@ -88,6 +89,13 @@ class Watched(Method):
         if self.seen_as == "model" and last is not None:
             self.seen.append(self.note(last.outputs().last.mean(axis=0, keepdims=True)))
 
+    def saw(self, messages: Array) -> None:
+        """Record what all nodes send at a time, (nodes, numbers, runs), as far as it is seen."""
+        if self.seen_as == "messages":
+            self.seen.append(self.note(messages))
+        elif self.seen_as == "average":
+            self.seen.append(self.note(messages.mean(axis=0, keepdims=True)))
+
     def note(self, message: Array) -> Floats:
         """A message (nodes, d, runs) of the device as (runs, nodes d) on the host."""
         here = np.asarray(self.to_host(message), dtype=np.float64)
@@ -122,22 +130,19 @@ class _Recording(Network):
         self.network, self.watched = network, watched
 
     def heard(self, messages: Array) -> Inbox:
-        if self.watched.seen_as == "messages":
-            self.watched.seen.append(self.watched.note(messages))
-        elif self.watched.seen_as == "average":
-            self.watched.seen.append(self.watched.note(messages.mean(axis=0, keepdims=True)))
+        self.watched.saw(messages)
         return self.network.heard(messages)
 
     def opener(self, shares: Shares, site: Oracle, counts: Sequence[int], noise: Noise, runs: int) -> Opener:
-        if self.watched.seen_as != "sums":
+        if self.watched.seen_as == "model":
             return self.network.opener(shares, site, counts, noise, runs)
         return _SiteBySite(shares, site, counts, noise, runs, self.watched)
 
 
 @final
 class _SiteBySite(Opener):
-    """Opens the sum of all sites' messages, and records the sum without those of the last `colluding` sites, which know
-    theirs.
+    """Opens the sum of all sites' messages. Of masked ones it records the sum without those of the last `colluding`
+    sites, which know theirs; else what is seen of the messages.
 
     Every site makes its own message, as a real one does, with its own share of the noise. Masks cancel in the sum,
     so none is made here: that they cancel and hide is tested where they are made.
@@ -153,11 +158,13 @@ class _SiteBySite(Opener):
 
     def open(self, k: int, question: Question[Any]) -> Opened:
         said = [site.open(k, question) for site in self.sites]
-        values = [one.value for one in said]
+        values = np.stack([one.value for one in said])
         opened: Floats = np.sum(values, axis=0)
-        left: Floats = np.sum(values[: len(values) - self.watched.colluding], axis=0)
-        self.watched.seen.append(np.ascontiguousarray(left.T))
-        self.watched.opened.append(np.ascontiguousarray(opened.T))
+        self.watched.saw(values)
+        if self.watched.seen_as == "sums":
+            left: Floats = np.sum(values[: len(values) - self.watched.colluding], axis=0)
+            self.watched.seen.append(np.ascontiguousarray(left.T))
+            self.watched.opened.append(np.ascontiguousarray(opened.T))
         return said[0]._replace(value=opened, std=said[0].std * len(said) ** 0.5)
 
 

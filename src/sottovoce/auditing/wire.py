@@ -25,12 +25,12 @@ from sottovoce.algorithms.base import Algorithm
 from sottovoce.arrays import Floats
 from sottovoce.auditing.audit import ALARM, ROUNDING
 from sottovoce.auditing.bounds import less_noise
-from sottovoce.auditing.replay import one_step_a_round, replayed
+from sottovoce.auditing.replay import Ahead, one_step_a_round, replayed
 from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.federation.agreement.agreement import Agreement
-from sottovoce.federation.site.formats import format_of
+from sottovoce.federation.site.formats import ModelFormat, format_of
 from sottovoce.federation.site.journal import KEPT
-from sottovoce.federation.site.letters import read_sum, read_words
+from sottovoce.federation.site.letters import read_sum
 from sottovoce.federation.site.masks import Turn
 from sottovoce.federation.site.own_noise import FromNeighbours
 from sottovoce.federation.site.summing import Summing
@@ -120,9 +120,8 @@ def check_auditable(agreement: Agreement) -> None:
             f"{getattr(a, 'local_steps', 1)}, batch_size={getattr(a, 'batch_size', None)}): the noise in a message "
             "then is not one vector. Agree on local_steps=1 in a test federation."
         )
-    expect(
-        a.rounds <= KEPT, f"at most {KEPT} rounds in a test federation, which is what a journal keeps", rounds=a.rounds
-    )
+    kept = f"at most {KEPT} messages of a site in a test federation, which is what a journal keeps"
+    expect(a.messages <= KEPT, kept, messages=a.messages)
 
 
 def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[bytes]:
@@ -136,7 +135,7 @@ def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[bytes]
             connection.close()
     except sqlite3.Error as error:
         raise InputError(f"Expected a site's journal, got {str(journal)!r}: {error}. Name its folder.") from error
-    rounds = range(1, agreement.algorithm.rounds + 1)
+    rounds = range(1, agreement.algorithm.messages + 1)
     expect(set(rounds) <= set(found), f"messages of rounds 1 to {rounds[-1]} in {journal}", rounds=sorted(found))
     digest, format_, key = agreement.digest(), format_of(agreement), agreement.member(name).public_key
     return [
@@ -150,25 +149,38 @@ def noise_of(agreement: Agreement, rows: Mapping[str, Sites], sent: Mapping[str,
     algorithm = agreement.algorithm
     if not isinstance(algorithm, Algorithm):
         return {"all": _noise_of_sums(agreement, rows, sent)}
-    n, reach = len(agreement.sites), agreement.reach
+    read = ModelFormat(agreement).read
     said = {
-        name: [read_words(payload, k, n, reach).vector for k, payload in enumerate(payloads, start=1)]
+        name: [read(payload, k).vector for k, payload in enumerate(payloads, start=1)]
         for name, payloads in sent.items()
     }
-    return {name: _noise_of_site(agreement, algorithm, name, rows[name], said) for name in agreement.names}
+    opening, openings, ahead = algorithm.opening(agreement.features), dict[str, Floats](), None
+    if opening is not None:
+        openings, said = {name: each[0] for name, each in said.items()}, {name: each[1:] for name, each in said.items()}
+        total = np.sum([openings[name] for name in agreement.names], axis=0)[:, None]
+        ahead = Ahead.of(algorithm, opening, total, agreement.public_network)
+    found = {name: _noise_of_site(agreement, algorithm, name, rows[name], said, ahead) for name in agreement.names}
+    for name, told in openings.items():
+        assert opening is not None
+        assert ahead is not None
+        exact = opening.question.of(agreement.oracle_for(name, rows[name]), agreement.rows)[:, 0]
+        found[name] = np.concatenate(((told - exact) / ahead.std, found[name]))
+    return found
 
 
 def _noise_of_site(
-    agreement: Agreement, algorithm: Algorithm[Any], name: str, rows: Sites, said: Mapping[str, Sequence[Floats]]
-) -> Floats:
-    """The standard normals in a site's messages, (rounds d,); refuses messages that a radius has cut off."""
+    agreement: Agreement, algorithm: Algorithm[Any], name: str, rows: Sites, said: Mapping[str, Sequence[Floats]],
+    ahead: Ahead | None,
+) -> Floats:  # fmt: skip
+    """The standard normals in a site's models, (rounds d,); refuses messages that a radius has cut off."""
 
     def heard(k: int) -> FromNeighbours:
         total = np.sum([said[other][k - 1] for other in agreement.neighbours(name)], axis=0)
         return FromNeighbours(total.reshape(1, -1, 1))
 
     site, own = cast(Oracle, agreement.oracle_for(name, rows)), [vector.reshape(1, -1, 1) for vector in said[name]]
-    z = [one.z.ravel() for one in replayed(algorithm, site, own, heard)]
+    site = site if ahead is None else ahead.oracle(site)
+    z = [one.z.ravel() for one in replayed(algorithm, site, own, heard, ahead)]
     expect(len(z) == len(own), "messages that no radius cuts off: agree on a larger one", site=name, solved=len(z))
     return np.concatenate(z)
 

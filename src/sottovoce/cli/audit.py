@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sottovoce.simulation.devices import DeviceName, Precision
 
 _WHAT, _WHO, _HOW = "What is attacked", "Observer", "How"
-_OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "batch_size", "sampling",
-        "colluding")  # fmt: skip
+_OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "moments",
+        "batch_size", "sampling", "colluding")  # fmt: skip
 _OF_ALL = {"epsilon", "sites", "rows", "view", "runs", "confidence", "noise", "device", "dtype", "seed"}  # with --all
 REFUTED = 1  # the exit code of a claim that is refuted
 
@@ -45,6 +45,7 @@ class AuditOptions:
     diameter: float | None = option(None, _WHAT, "Diameter that scales the steps.")
     loss: str | None = option(None, _WHAT, "Loss. Default: one with which the claim can be attained.")
     sensitivity: str | None = option(None, _WHAT, "Noise fits the worst model (plain), or the current one.")
+    moments: float | None = option(None, _WHAT, "IPADMM: part of the budget for a head start. Default: none.")
     batch_size: int | None = option(None, _WHAT, "Rows of a batch. Default: all.")
     sampling: str | None = option(None, _WHAT, "How a batch is drawn.")
     sites: int | None = option(None, _WHAT, "How many sites. Default: two, or three for masked sums.")

@@ -290,6 +290,7 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "Pr
     to the class. Refuses to choose the number of colluding sites.
     """
     from sottovoce.algorithms import registry
+    from sottovoce.algorithms.ipadmm import takes_moments
     from sottovoce.federation.agreement.terms import kind_of
     from sottovoce.plan import PROMISED, plan
 
@@ -299,13 +300,16 @@ def _algorithm(draft: AgreementDraft, open_terms: "Agreement", name: str) -> "Pr
     registry.expect_own(name, given)
     planned = registry.entry(name).planned
     if not set(planned) <= set(given):
+        # Where a head start cannot be agreed on, none is planned.
+        ahead = takes_moments(open_terms.public_network.sites.factors) and draft.go_on_after_round != 0
+        fixed = {"sensitivity": "plain", **({} if ahead else {"moments": 0.0}), **given}
         found = plan(
             sizes=[site.rows for site in open_terms.sites], d=open_terms.features, graph=open_terms.graph,
             epsilon=promise.epsilon, delta=promise.delta, loss=promise.loss, data_norm=open_terms.data_norm,
-            lam=promise.lam, fixed={"moments": 0.0, **given}, unit=open_terms.unit,  # real sites have no head start
+            lam=promise.lam, fixed=fixed, unit=open_terms.unit,
             **({} if open_terms.encoding is None else open_terms.encoding.known),
         )  # fmt: skip
-        given |= {key: found.settings[key] for key in planned}
+        given |= {key: found.settings[key] for key in (*planned, "moments")}
     if "largest_degree" in own:
         given["largest_degree"] = int(open_terms.graph.degrees.max())
     if kind.way.masked:

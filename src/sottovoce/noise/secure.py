@@ -74,6 +74,7 @@ class SecureNoise(Noise):
         # Functions hold the key, not attributes: nothing that prints or stores this object can show it.
         self._keyed = keyed(key)
         self._bound_to: Callable[[bytes], SecureNoise] = lambda context: SecureNoise(key, d, terms, grid_bits, context)
+        self._as_long: Callable[[int], SecureNoise] = lambda d: SecureNoise(key, d, terms, grid_bits, context)
 
     def within(self, context: bytes) -> "SecureNoise":
         """The same key, bound to this context in place of the old one; the order of steps starts anew.
@@ -112,6 +113,13 @@ class SecureNoise(Noise):
         released = np.clip(value - noise.reshape(value.shape), -_WIDEST, _WIDEST)
         noisy: Array = released.astype(np.float64) * grid
         return noisy
+
+    def added_to_sum(self, exact: Floats, sigma: float, sensitivity: float, k: int) -> Floats:
+        """The same for a sum of any length over the rows of this site: it is rounded to a grid of its own."""
+        self._advance(k, 0)
+        one = exact.reshape(1, -1, 1)
+        noisy = self._as_long(len(exact)).added(one, sigma, np.full((1, 1, 1), sensitivity), k, 0)
+        return noisy[0, :, 0].astype(np.float64, copy=False)
 
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         if len(offsets) != 2:

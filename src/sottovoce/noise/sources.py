@@ -75,6 +75,16 @@ class Noise(ABC):
         """
         return self.normals(k, r)[:1]
 
+    def vector(self, k: int, numbers: int) -> Array:
+        """Standard normals (numbers, runs) of round k for a release of any length: the shared ones of as many steps as
+        that takes.
+        """
+        parts, drawn = [self.shared(k, 0)[0]], 1
+        while drawn * len(parts[0]) < numbers:
+            parts.append(self.shared(k, drawn)[0])
+            drawn += 1
+        return np.concatenate(parts)[:numbers]
+
     @abstractmethod
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         """How often each row is in its node's batch: (rows, runs).
@@ -110,6 +120,13 @@ class Noise(ABC):
         """
         noisy: Array = gradient - sigma * sensitivity * self.normals(k, r)
         return noisy.astype(gradient.dtype, copy=False)
+
+    def added_to_sum(self, exact: Floats, sigma: float, sensitivity: float, k: int) -> Floats:
+        """A sum (numbers,) over the rows of one site, in one run, with noise: that of `vector`. A source without
+        normals overrides this as it does `added`.
+        """
+        noisy: Floats = exact + sigma * sensitivity * self.vector(k, len(exact))[:, 0]
+        return noisy
 
 
 class Counters(NamedTuple):

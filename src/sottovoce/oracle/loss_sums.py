@@ -398,6 +398,11 @@ def weights_of(loss: Loss, *, in_slopes: bool = False) -> tuple[float, float]:
     return (slopes if in_slopes else slopes * 2 / float(loss.spread(np.zeros(1))[0])), means
 
 
+def start_moments_numbers(loss: Loss, features: int) -> int:
+    """Length of `LossSums.start_moments` for so many features."""
+    return features * (features + 1) // 2 + features * (loss.outputs + (weights_of(loss)[1] > 0))
+
+
 def start_moments_sensitivity(loss: Loss) -> float:
     """How far one row of norm B moves `LossSums.start_moments`: (2 + K) / sqrt(2), K the squares of its weights."""
     return (2 + sum(weight**2 for weight in weights_of(loss, in_slopes=True))) / sqrt(2.0)

@@ -50,6 +50,12 @@ class AlgorithmOptions:
         None, PRIVACY, "With --evaluate: evaluate on one row in this many, chosen in secret, and learn from the others."
     )
 
+    moments: float | None = option(
+        None,
+        PRIVACY,
+        "IPADMM: part of the budget for a head start from moments; 0: none. Default, but for packaged data: planned.",
+    )
+
     algorithm: str | None = option(
         None,
         ALGORITHM,

@@ -87,11 +87,6 @@ class TrainConfig(AlgorithmOptions, Source):
     sensitivity: str | None = option(
         None, PRIVACY, "Noise fits the worst possible model (plain), or the current one (tight)."
     )
-    moments: float | None = option(
-        None,
-        PRIVACY,
-        "IPADMM: part of the budget for a head start from moments; 0: none. Default with a file: planned.",
-    )
     form: str | None = option(None, ALGORITHM, "Rival algorithms: noise as published, or fair.")
     positive_weight: float | None = option(
         None, ALGORITHM, "Weight of rows of the positive class: a public number, for a rare class."

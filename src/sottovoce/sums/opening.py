@@ -56,8 +56,5 @@ class Curator(Opener):
         # One share for every site that is held here, in this process or another.
         held = math.sqrt(self.site.network.sites.n / self.shares.honest)
         std: Floats = held * (sigma * question.sensitivity(self.site, rows))
-        # Noise comes as models of so many numbers: as many of them as the sum takes.
-        parts, drawn = [self.noise.shared(k, 0)[0]], len(exact)
-        parts += [self.noise.shared(k, r)[0] for r in range(1, -(-drawn // len(parts[0])))]
-        z = np.concatenate(parts)[:drawn].astype(np.float64, copy=False)
+        z = self.noise.vector(k, len(exact)).astype(np.float64, copy=False)
         return Opened(question, exact + std * z, std, rows)

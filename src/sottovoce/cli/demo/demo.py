@@ -232,7 +232,7 @@ def _run(out: Path, agreement: "Agreement", url: str, programs: "Programs", quie
             for name, log in logs.items():
                 done[name] += sum(event.name == "round done" for event in log.events())
             if bar is not None:
-                bar(min(done.values()), agreement.algorithm.rounds)
+                bar(min(done.values()), agreement.algorithm.messages)
 
 
 def _site_command(out: Path, name: str, url: str) -> list[str]:

@@ -140,7 +140,7 @@ def _saying_what_was_released(journal: "Journal", agreement: "Agreement") -> Ite
     try:
         yield
     except (SottovoceError, OSError) as error:
-        last, rounds, spare = journal.last_said(), agreement.algorithm.rounds, format_of(agreement).spare
+        last, rounds, spare = journal.last_said(), agreement.algorithm.messages, format_of(agreement).spare
         most = f"{rounds} and {spare} to spare" if spare else f"{rounds}"
         error.add_note(f"Released in this run: {f'rounds 1 to {last} of {most}' if last else 'nothing'}.")
         raise

@@ -30,6 +30,7 @@ from sottovoce.federation.agreement.exchange import MaskKey
 from sottovoce.federation.agreement.identity import PublicKey, check_site_name
 from sottovoce.files.schema import Schema
 from sottovoce.noise.secure import GRID_BITS
+from sottovoce.oracle.plain import Oracle
 from sottovoce.oracle.row_sums import RowSums
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
@@ -188,8 +189,7 @@ class Agreement:
         checks.check_people(self)
         checks.check_algorithm(self)
         checks.check_schema(self)
-        if masked:
-            self.analysis.check(self.public_oracle(max(self.sites, key=lambda site: site.rows).name))
+        self.algorithm.check(self.public_oracle(max(self.sites, key=lambda site: site.rows).name))
 
     # -- members and graph --------------------------------------------------------------------------------------------
 
@@ -214,6 +214,11 @@ class Agreement:
     def neighbours(self, name: str) -> tuple[str, ...]:
         """The sites that it hears, in order."""
         return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all sites."""
+        return sum(site.rows for site in self.sites)
 
     def degree(self, name: str) -> int:
         """The number of sites that it hears."""
@@ -311,10 +316,18 @@ class Agreement:
         """The same without any rows, only with their number. It gives numbers that everyone may know, such as the
         noise, and takes no longer for a hundred million rows than for one.
         """
+        return self.oracle_for(name, self._rows_elsewhere([self.member(name).rows]))
+
+    @cached_property
+    def public_network(self) -> Oracle:
+        """The same for all sites together."""
+        return self.learning.oracle(self._rows_elsewhere([site.rows for site in self.sites]), self.graph)
+
+    def _rows_elsewhere(self, counts: list[int]) -> Sites:
         row = sparse.csr_array((1, self.features), dtype=np.float64)
         factors = [self.algorithm.factors(self.encoding)]
         like = Sites([row], [np.ones(1)], data_norm=self.data_norm, unit=self.unit, factors=factors)
-        return self.oracle_for(name, like.elsewhere(np.array([self.member(name).rows])))
+        return like.elsewhere(np.array(counts))
 
     # -- the digest ---------------------------------------------------------------------------------------------------
 

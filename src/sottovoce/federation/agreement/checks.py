@@ -64,15 +64,15 @@ def listed_edges(a: "Agreement") -> tuple[tuple[str, str], ...]:
     if not a.algorithm.way.complete or len(a.sites) <= observers.MOST_COMPLETE:
         return _sorted_edges(a.names, a.edges)
     if a.edges:
-        _expect_complete(len(a.sites), _sorted_edges(a.names, a.edges))
+        _expect_complete(len(a.sites), _sorted_edges(a.names, a.edges), "masked sums")
     return ()
 
 
-def _expect_complete(n: int, edges: Sequence[tuple[str, str]]) -> None:
-    """Refuse a graph for masked sums that is not complete, as all sites have to read them."""
+def _expect_complete(n: int, edges: Sequence[tuple[str, str]], what: str) -> None:
+    """Refuse a graph that is not complete for what all sites have to read."""
     if len(edges) != n * (n - 1) // 2:
         raise InputError(
-            f"Expected a complete graph for masked sums, which everyone reads, got edges={len(edges)} of "
+            f"Expected a complete graph for {what}, which everyone reads, got edges={len(edges)} of "
             f"{n * (n - 1) // 2}. Use the graph complete."
         )
 
@@ -124,9 +124,14 @@ def check_algorithm(a: "Agreement") -> None:
             f"grid_bits={a.grid_bits}, which adds {a.grid_delta:.3g}. Ask for more bits, or for a smaller epsilon or "
             "worst_case_epsilon."
         )
-    first, rounds = a.lost_neighbour.go_on_after_round, a.algorithm.rounds
+    first, rounds = a.lost_neighbour.go_on_after_round, a.algorithm.messages
     expect(rounds <= MOST_ROUNDS, f"rounds <= {MOST_ROUNDS} at real sites", rounds=rounds)
     expect(first is None or first < rounds, f"go_on_after_round < rounds={rounds}", go_on_after_round=first)
+    if rounds > a.algorithm.rounds:  # something is released before round 1
+        # All steps begin with the sum over all sites, so every site has to hear the same ones.
+        _expect_complete(len(a.sites), a.edges, "moments")
+        waits = "go_on_after_round >= 1 with moments, the first exchange, which everyone must hear"
+        expect(first is None or first >= 1, waits, go_on_after_round=first)
 
 
 def check_masked(a: "Agreement", algorithm: Analysis[Any, Any]) -> None:
@@ -146,7 +151,7 @@ def check_masked(a: "Agreement", algorithm: Analysis[Any, Any]) -> None:
             "one with: sottovoce site commit."
         )
     if a.edges:
-        _expect_complete(n, a.edges)
+        _expect_complete(n, a.edges, "masked sums")
     expect(a.radius is None, "no radius with masked sums, whose words have no norm", radius=a.radius)
     expect(a.grid_bits == GRID_BITS, f"grid_bits={GRID_BITS} with masked sums", grid_bits=a.grid_bits)
     # Sums over the smallest u sites must still be over enough rows.

@@ -6,7 +6,7 @@ site can compute alone from the agreement; and masked sums, whose shares of nois
 (`sottovoce.federation.site.masks`). All others are refused, with the reason. Tables (`TABLES`) are masked sums too.
 
 A setting that is None has no entry in the table. `sampling` has one only if there is a batch, `inference` and `focus`
-only if they are asked for. `sensitivity` and `moments` have none: at real sites they are always "plain" and 0.
+only if they are asked for, and so has `moments`. `sensitivity` has none: at real sites it is always "plain".
 """
 
 import math
@@ -71,11 +71,6 @@ def check(algorithm: Computation) -> None:
             f"Expected sensitivity='plain' at real sites, got {algorithm.sensitivity!r}: the grid of their noise is "
             "agreed beforehand, and would follow models that are never sent. Leave it out."
         )
-    if isinstance(algorithm, IPADMM) and algorithm.moments:
-        raise InputError(
-            f"Expected moments=0 at real sites, got {algorithm.moments}: sites would have to hand on what others say. "
-            "Leave it out."
-        )
     if isinstance(algorithm, Rival):
         expect(algorithm.form == "fair", "form='fair' at real sites", form=algorithm.form)
     for field in fields(algorithm):
@@ -100,9 +95,9 @@ def _table(algorithm: Computation) -> dict[str, object]:
         elif field.name not in table and value is not None:  # a loss or a regulariser
             table[field.name] = {"name": value.name} | _numbers(value)
     table.pop("sensitivity", None)
-    table.pop("moments", None)
-    if table.get("inference") is False:
-        del table["inference"]
+    for name in ("inference", "moments"):  # False, or 0: a table without it says the same
+        if not table.get(name, True):
+            del table[name]
     if "batch_size" not in table:
         table.pop("sampling", None)
     return table

@@ -42,7 +42,7 @@ class Wait(NamedTuple):
 
 def most_notices(agreement: Agreement) -> int:
     """Largest number of notices of one site: one for each site that it may lose, questions, signs of waiting."""
-    return (1 + format_of(agreement).spare) * len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
+    return (1 + format_of(agreement).spare) * len(agreement.sites) + agreement.algorithm.messages + 16 + MOST_QUESTIONS
 
 
 def most_answers(agreement: Agreement) -> int:

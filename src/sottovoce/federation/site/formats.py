@@ -6,7 +6,8 @@ All of it follows from the agreement, so every reader knows the length of a mess
 from abc import ABC, abstractmethod
 from typing import ClassVar, final
 
-from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.algorithms import Algorithm
+from sottovoce.federation.agreement.agreement import LARGEST_RADIUS, Agreement
 from sottovoce.federation.site.letters import (
     ModelWords,
     SumWords,
@@ -49,22 +50,30 @@ class Format(ABC):
 
 @final
 class ModelFormat(Format):
-    """Noisy models. Release q is round q."""
+    """Noisy models, and before them what the algorithm releases before round 1, if it does."""
 
     kind = Kind.MODEL
 
     def __init__(self, agreement: Agreement) -> None:
         super().__init__(agreement)
-        self.spare, self.messages, self.largest = 0, agreement.algorithm.rounds, self.payload(1)
+        a = agreement.algorithm
+        assert isinstance(a, Algorithm)  # `format_of` has seen to it
+        self.opening = a.opening(agreement.features)
+        self.spare, self.messages, self.largest = 0, a.messages, max(self.payload(1), self.payload(2))
 
-    def payload(self, q: int) -> int:  # noqa: ARG002
-        return words_size(self.sites, self.agreement.model_size)
+    def reach(self, q: int) -> float:
+        """The largest norm of message q. What is released before round 1 is no model, and grows with the rows."""
+        return LARGEST_RADIUS if self.opening is not None and q == 1 else self.agreement.reach
+
+    def payload(self, q: int) -> int:
+        opening = self.opening if q == 1 else None
+        return words_size(self.sites, self.agreement.model_size if opening is None else opening.numbers)
 
     def proposal(self, q: int) -> int:  # noqa: ARG002
         return 0
 
     def read(self, payload: bytes, number: int) -> ModelWords:
-        return read_words(payload, number, self.sites, self.agreement.reach)
+        return read_words(payload, number, self.sites, self.reach(number))
 
 
 @final

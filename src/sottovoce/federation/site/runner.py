@@ -159,7 +159,7 @@ class _Run:
                 if self.part.confirms:
                     await self.part.confirm(self, after.witness, policy)
         self.journal.finish()
-        self.watcher.tell(RunFinished(self.agreement.algorithm.rounds, self.journal.absent))
+        self.watcher.tell(RunFinished(self.agreement.algorithm.messages, self.journal.absent))
         return _result(seat, after)
 
     # -- one round ----------------------------------------------------------------------------------------------------
@@ -446,5 +446,5 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
 
 def _result(seat: Seat, last: Standing) -> Finished:
     """The site's result in this state."""
-    rounds = min(seat.turn(seat.journal.round + 1).release - 1, seat.agreement.algorithm.rounds)
+    rounds = min(seat.turn(seat.journal.round + 1).release - 1, seat.agreement.algorithm.messages)
     return seat.part.result(rounds, last)

@@ -160,7 +160,7 @@ class Seat:
     @property
     def last_number(self) -> int:
         """The number of the run's last message, if no other site is lost."""
-        return self.agreement.algorithm.rounds + len(self.part.partings())
+        return self.agreement.algorithm.messages + len(self.part.partings())
 
     @property
     def done(self) -> bool:
@@ -192,7 +192,7 @@ class Seat:
         """Public numbers of the run, for watchers."""
         a, done = self.agreement, self.turn(self.journal.round + 1).release - 1
         return RunFacts(
-            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, done,
+            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.messages, done,
             a.lost_neighbour.policy, a.lost_neighbour.wait_seconds, a.algorithm.epsilon, a.algorithm.delta,
         )  # fmt: skip
 

@@ -24,7 +24,7 @@ from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import DIGEST_BYTES
 
-_STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
+_STATE, _EDGE, _SAID, _HEARD, _COORDINATES = "state.", "edge.", "said", "heard", "coordinates"
 _LENGTH = struct.Struct("<I")
 
 
@@ -81,6 +81,8 @@ class Snapshot(Standing):
         witness: what it knows of all sites' messages.
         edges: by neighbour, the sum over all rounds of (own message - its message), which is undone when the neighbour
             is dropped. Empty if no neighbour may be dropped.
+        coordinates: the numbers of the coordinates (`Whitening.numbers`) that follow from what was released before
+            round 1, (numbers,); zeros until then, and none where nothing is.
     """
 
     state: Any
@@ -88,6 +90,7 @@ class Snapshot(Standing):
     heard: Array
     witness: Witness
     edges: dict[str, Array] = field(default_factory=dict)
+    coordinates: Array = field(default_factory=lambda: np.zeros(0))
 
     def with_witness(self, witness: Witness) -> "Snapshot":
         return replace(self, witness=witness)
@@ -100,7 +103,7 @@ class Snapshot(Standing):
         """The length of the witness, the witness, then the arrays."""
         known = self.witness.dumps()
         arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
-        arrays |= {_SAID: self.said, _HEARD: self.heard}
+        arrays |= {_SAID: self.said, _HEARD: self.heard} | _if_any(self.coordinates)
         packed = pack_arrays(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
         return _LENGTH.pack(len(known)) + known + packed
 
@@ -109,12 +112,19 @@ class Snapshot(Standing):
         """The snapshot in these bytes. `start`, before round 1 and for the same neighbours, gives the shapes."""
         size = _LENGTH.size + (_LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else 0)
         witness = Witness.loads(data[_LENGTH.size : size], agreement)
-        shapes = _shapes(start.state) | {_SAID: start.said.shape, _HEARD: start.heard.shape}
+        others = {_SAID: start.said, _HEARD: start.heard} | _if_any(start.coordinates)
+        others |= {f"{_EDGE}{name}": array for name, array in start.edges.items()}
         arrays = unpack_arrays(
-            data[size:], shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()}
+            data[size:], _shapes(start.state) | {name: array.shape for name, array in others.items()}
         )
         edges = {name: arrays[f"{_EDGE}{name}"] for name in start.edges}
-        return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], witness, edges)
+        coordinates = arrays.get(_COORDINATES, start.coordinates)
+        return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], witness, edges, coordinates)
+
+
+def _if_any(coordinates: Array) -> dict[str, Array]:
+    """The coordinates by their name, where there are any."""
+    return {_COORDINATES: coordinates} if coordinates.size else {}
 
 
 def _shapes(state: Any) -> dict[str, tuple[int, ...]]:

@@ -106,7 +106,7 @@ def statement_text(
     if stop is not None:
         rounds = agreement.algorithm.way.exchanges
         about["Stopped"] = (
-            f"after {stop.done} of {agreement.algorithm.rounds} {rounds}. The promise is that of the whole run"
+            f"after {stop.done} of {agreement.algorithm.messages} {rounds}. The promise is that of the whole run"
         )
         about["Why"] = stop.why
     lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
