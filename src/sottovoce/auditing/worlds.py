@@ -22,7 +22,7 @@ from sottovoce.auditing.views import Watched
 from sottovoce.noise.sources import NoiseFunction, Shape
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.losses.labels import Classes, Signs
+from sottovoce.problem.losses.labels import Classes, Signs, Times
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.sites import Sites
 from sottovoce.simulation.devices import DeviceName, Precision, by_name
@@ -133,6 +133,9 @@ def labels_of(loss: Loss) -> tuple[float, ...]:
     """Labels that the row in question may have."""
     if isinstance(loss.labels, Signs):
         return (1.0,)  # a row with the other label is the opposite row with this one
+    if isinstance(loss.labels, Times):
+        last = float(loss.labels.intervals)
+        return 1.0, last, -last  # an event in the first interval or at the end, and none
     return tuple(map(float, range(loss.labels.count))) if isinstance(loss.labels, Classes) else (-FAR, FAR)
 
 
