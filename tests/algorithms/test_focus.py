@@ -148,7 +148,7 @@ def test_columns_are_all_their_levels():
         (lambda: TrainConfig(data="x.csv", schema="x.toml", nodes=3, focus=("age",)), "inference with focus"),
         (
             lambda: TrainConfig(algorithm="ipadmm", inference=True, focus=("age",)),
-            "algorithm='masked' or 'least-squares' with inference",
+            "algorithm='masked', 'least-squares' or 'hazards' with inference",
         ),
         (lambda: sv.MaskedNewton(inference=True, focus=(1,), rounds=4), "rounds >= 5 with inference.*2 focused"),
         (lambda: sv.MaskedNewton(inference=True, focus=(1, 1)), "different features"),

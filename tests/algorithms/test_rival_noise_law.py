@@ -29,9 +29,10 @@ def first_noise(algorithm, factor=1.0):
     site = harness.oracle(algorithm, sites(), every.graph_for(algorithm, PATH))
     source = SeededNoise(3, Shape(3, D, RUNS))
     if algorithm.way.masked:
-        # The second moments of all rows. Three sites, of which one may collude: two shares must be enough.
-        unit = algorithm.multipliers(site.n)[0] * site.moments_sensitivity(sum(SIZES)) * np.sqrt(3 / 2)
-        return factor * (opened(algorithm, site, source, RUNS)[0].value - site.moments(full=True)[:, None]) / unit
+        # The first sum over all rows. Three sites, of which one may collude: two shares must be enough.
+        first, rows = opened(algorithm, site, source, RUNS)[0], sum(SIZES)
+        unit = algorithm.multipliers(site.n)[0] * first.question.sensitivity(site, rows) * np.sqrt(3 / 2)
+        return factor * (first.value - first.question.of(site, rows)) / unit
     sent = algorithm.release(1, algorithm.start(site, RUNS), site, source)[0]
     g, s, sigma = site.gradient(site.zeros(1)), site.sensitivity(), algorithm.sigma(site)
     mu = site.lam + 2 * algorithm.rho * site.degree
