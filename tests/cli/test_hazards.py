@@ -81,6 +81,9 @@ def test_with_noise_intervals_hold_the_truth_and_pages_show_them(written, answer
     said = answer("train", *data(folder), *GIVEN, "--inference", "--epsilon", 4, "--out", out)
     assert said["algorithm"] == "hazards"
     assert said["privacy"]["epsilon"] <= 4
+    first = " ".join(cli("train", *data(folder), *GIVEN, "--epsilon", 4, "--nodes", 5)[1].split())
+    assert "No algorithm of that kind learns hazards." in first
+    assert "--algorithm ipadmm" not in first
     table = answer("coefficients", out / "model.safetensors")
     assert table["family"] == "piecewise-exponential"
     truth = {"age": 0.03, "stage=II": 0.5, "stage=III": 1.0}

@@ -212,7 +212,8 @@ def _chosen(trained: "Trained") -> list[str]:
         return []
     if trained.problem.sites.n == 1:
         return ["Algorithm: masked sums. There is one site, so nothing is sent or masked."]
-    other = "" if "even if" in assumed else " That is --algorithm ipadmm."
+    own = "That is --algorithm ipadmm." if choice.name == "masked" else "No algorithm of that kind learns hazards."
+    other = "" if "even if" in assumed else f" {own}"
     return [f"Algorithm: masked sums. {assumed}{other}"]
 
 
