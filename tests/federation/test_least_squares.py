@@ -11,9 +11,8 @@ from sottovoce.federation.agreement import toml_file
 from sottovoce.files.models.from_site import model_of
 
 SIZES = (30, 200, 17, 80, 25)
-LOSS = sv.losses.PiecewiseExponential(
-    (0.0, 2.5, 4.0)
-)  # labels of -1 and 1 are times, too: the end of the first interval
+# Labels of -1 and 1 are times, too: the end of the first interval.
+LOSS = sv.losses.PiecewiseExponential((0.0, 2.5, 4.0))
 KINDS = {"linear": (LeastSquares, {}), "piecewise-exponential": (ProportionalHazards, {"loss": LOSS})}
 
 

@@ -205,6 +205,8 @@ def _show(trained: "Trained", out: Path | None, beside: "Trained | None") -> Non
 
 def _chosen(trained: "Trained") -> list[str]:
     """The first line: what was chosen where no algorithm was named, and what its guarantee assumes."""
+    from sottovoce.algorithms.default import MASKED
+
     choice, assumed = trained.choice, trained.result.privacy.assumed
     if choice.remark:
         return [choice.remark]
@@ -212,7 +214,7 @@ def _chosen(trained: "Trained") -> list[str]:
         return []
     if trained.problem.sites.n == 1:
         return ["Algorithm: masked sums. There is one site, so nothing is sent or masked."]
-    own = "That is --algorithm ipadmm." if choice.name == "masked" else "No algorithm of that kind learns hazards."
+    own = "That is --algorithm ipadmm." if choice.name == MASKED else "No algorithm of that kind learns hazards."
     other = "" if "even if" in assumed else f" {own}"
     return [f"Algorithm: masked sums. {assumed}{other}"]
 
